@@ -1,0 +1,31 @@
+// Element types of buffers and files, and bfloat16 in software.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <string_view>
+
+namespace sumonce {
+
+enum class DType : uint8_t { kFloat64, kFloat32, kBFloat16, kFloat16, kInt64, kInt32, kUint8 };
+
+// Bytes of one element.
+int64_t SizeOf(DType dtype);
+
+// "float64", "bfloat16", ...: the names that reports and messages use.
+std::string_view Name(DType dtype);
+
+// bfloat16: the upper half of a float32. Conversion rounds to nearest, ties to even; NaN stays a (quiet) NaN, and
+// what is beyond the largest finite value becomes infinite, as IEEE 754 asks.
+struct BFloat16 {
+  uint16_t bits = 0;
+
+  static BFloat16 FromFloat(float value) {
+    const uint32_t word = std::bit_cast<uint32_t>(value);
+    if ((word & 0x7fffffffu) > 0x7f800000u) return {static_cast<uint16_t>((word >> 16) | 0x40u)};
+    return {static_cast<uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16)};
+  }
+  float ToFloat() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+};
+
+}  // namespace sumonce

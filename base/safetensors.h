@@ -1,0 +1,58 @@
+// The safetensors container: a little-endian u64 header length, a JSON header (padded with spaces to a multiple of 8),
+// then row-major data without gaps. Format: huggingface/safetensors, README "Format".
+//
+// The reader trusts nothing: a truncated, overlapping, overlong, misaligned, duplicate or hostile header (negative
+// offsets, products that overflow, deep nesting, unknown dtypes, header beyond 100 MB or beyond the file) is an
+// InvalidArgument that names the file, the tensor, the value found and what was expected. Memory stays bounded by the
+// header plus the tensors that are asked for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/dtype.h"
+
+namespace sumonce {
+
+struct TensorInfo {
+  DType dtype = DType::kFloat64;
+  std::vector<int64_t> shape;
+  int64_t begin = 0;  // bytes from the start of the data section
+  int64_t end = 0;
+
+  int64_t count() const;  // elements
+};
+
+class SafetensorsReader {
+ public:
+  // Opens and checks the header. NotFound: no such file; InvalidArgument: directory, empty, garbage, hostile.
+  static absl::StatusOr<SafetensorsReader> Open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  // The tensor's elements widened to double (any floating or integer dtype). NotFound names the nearest name.
+  absl::StatusOr<std::vector<double>> Read(const std::string& name) const;
+
+ private:
+  std::string path_;
+  int64_t data_offset_ = 0;
+  std::map<std::string, TensorInfo> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// Writes a file at once: tensors in the order of their names, to a temporary beside `path` that is then renamed.
+// AlreadyExists unless `overwrite`.
+struct TensorToWrite {
+  DType dtype = DType::kFloat32;  // stored as this: kFloat64, kFloat32 or kBFloat16
+  std::vector<int64_t> shape;
+  std::vector<double> values;
+};
+absl::Status WriteSafetensors(const std::string& path, const std::map<std::string, TensorToWrite>& tensors,
+                              const std::map<std::string, std::string>& metadata, bool overwrite);
+
+}  // namespace sumonce

@@ -1,0 +1,51 @@
+// Runs one function per rank, and is where ranks wait.
+//
+// FiberExecutor (Boost.Context, the default): one rank at a time on the calling thread, the next one picked from the
+// schedule number, so a number replays an interleaving (schedule 0: the lowest runnable rank). ThreadExecutor: one thread per
+// rank. In both a deadlock is "no rank can run": it is found at once, and every waiting rank returns DeadlockError saying who
+// waits for whom. No exception leaves a rank's body.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace sumonce {
+
+// What a rank may ask of the executor that runs it. Shared by all ranks of one Run.
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;
+
+  // Runs `section` while no other rank runs one: guards state that ranks share. Short, never waits inside.
+  virtual void Exclusive(const std::function<void()>& section) = 0;
+
+  // Waits until `ready` returns true (evaluated as an Exclusive section). `waiting_for` describes, for the deadlock
+  // report, what this rank waits for ("AllReduce SUM ... on tp [0 1]: ranks 1 missing"). Returns OK, the status given
+  // to Stop, or DeadlockError.
+  virtual absl::Status WaitUntil(int rank, const std::function<bool()>& ready,
+                                 const std::function<std::string()>& waiting_for) = 0;
+
+  // Lets every waiting and later WaitUntil return `status`, unless stopped already. Callable from any rank.
+  virtual void Stop(absl::Status status) = 0;
+};
+
+enum class ExecutorKind : uint8_t { kFibers, kThreads };
+std::string_view Name(ExecutorKind kind);
+
+struct ExecutorOptions {
+  ExecutorKind kind = ExecutorKind::kFibers;
+  uint64_t schedule = 0;               // fibers: which interleaving
+  int64_t stack_bytes = 256 * 1024;    // fibers: per rank, plus a guard page
+};
+
+// Runs body(rank, scheduler) for rank 0..ranks-1 and returns when all have. The first rank that returns an error stops
+// the others; that error is the result. A rank that waits when all others have returned or wait is a deadlock.
+absl::Status RunOnExecutor(const ExecutorOptions& options, int ranks,
+                           const std::function<absl::Status(int rank, Scheduler& scheduler)>& body);
+
+}  // namespace sumonce

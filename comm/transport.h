@@ -1,0 +1,50 @@
+// The registry of transports: a way to run the ranks of a world with a communicator between them. One folder each
+// (in_process, later mpi, nccl), entered by its register_<name>.cc.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "comm/communicator.h"
+#include "comm/executor.h"
+
+namespace sumonce {
+
+struct RunOptions {
+  int world_size = 1;
+  ExecutorOptions executor;  // transports with a process per rank ignore it
+};
+
+// Called once per rank that lives in this process, with its world communicator.
+using RankBody = std::function<absl::Status(Communicator& world)>;
+
+struct Transport {
+  std::string name;
+  // OK, or the reason why this machine cannot run it now (Unavailable, with what would change that).
+  std::function<absl::Status()> probe;
+  // Runs all ranks; the first failure ends all and is returned.
+  std::function<absl::Status(const RunOptions&, const RankBody&)> run;
+  int max_world_size = 1024;
+  std::vector<ExecutorKind> executors;  // those that it honours
+};
+
+class TransportRegistry {
+ public:
+  void Add(Transport transport);
+  // NotFound lists the names there are.
+  absl::StatusOr<const Transport*> Find(const std::string& name) const;
+  const std::map<std::string, Transport>& all() const { return transports_; }
+
+ private:
+  std::map<std::string, Transport> transports_;
+};
+
+// Generated: calls every folder's Register function.
+void RegisterAllTransports(TransportRegistry& registry);
+// The registry of this build, filled on first use.
+const TransportRegistry& Transports();
+
+}  // namespace sumonce
