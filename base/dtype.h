@@ -15,8 +15,8 @@ int64_t SizeOf(DType dtype);
 // "float64", "bfloat16", ...: the names that reports and messages use.
 std::string_view Name(DType dtype);
 
-// bfloat16: the upper half of a float32. Conversion rounds to nearest, ties to even; NaN stays a (quiet) NaN, and
-// what is beyond the largest finite value becomes infinite, as IEEE 754 asks.
+// bfloat16: the upper half of a float32. Conversion rounds to nearest, ties to even; NaN stays a
+// (quiet) NaN, and what is beyond the largest finite value becomes infinite, as IEEE 754 asks.
 struct BFloat16 {
   uint16_t bits = 0;
 

@@ -1,0 +1,58 @@
+#include "base/dtype.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace sumonce {
+namespace {
+
+TEST(DTypeTest, NamesAndSizes) {
+  EXPECT_EQ(Name(DType::kBFloat16), "bfloat16");
+  EXPECT_EQ(Name(DType::kFloat64), "float64");
+  EXPECT_EQ(SizeOf(DType::kFloat64), 8);
+  EXPECT_EQ(SizeOf(DType::kFloat32), 4);
+  EXPECT_EQ(SizeOf(DType::kBFloat16), 2);
+  EXPECT_EQ(SizeOf(DType::kFloat16), 2);
+  EXPECT_EQ(SizeOf(DType::kInt64), 8);
+  EXPECT_EQ(SizeOf(DType::kInt32), 4);
+  EXPECT_EQ(SizeOf(DType::kUint8), 1);
+}
+
+TEST(BFloat16Test, EveryBFloat16SurvivesTheRoundTrip) {
+  for (uint32_t bits = 0; bits <= 0xffff; ++bits) {
+    const float value = BFloat16{static_cast<uint16_t>(bits)}.ToFloat();
+    const uint16_t back = BFloat16::FromFloat(value).bits;
+    if (std::isnan(value)) {
+      EXPECT_EQ(back, bits | 0x40) << bits;  // quiet, payload and sign kept
+    } else {
+      EXPECT_EQ(back, bits);
+    }
+  }
+}
+
+// Between two neighbours a < b the nearer one wins; at the midpoint the one with the even last bit.
+TEST(BFloat16Test, RoundsToNearestTiesToEven) {
+  const auto round = [](uint32_t word) {
+    return BFloat16::FromFloat(std::bit_cast<float>(word)).bits;
+  };
+  EXPECT_EQ(round(0x3f807fff), 0x3f80);  // just below the midpoint
+  EXPECT_EQ(round(0x3f808000), 0x3f80);  // midpoint, down to even
+  EXPECT_EQ(round(0x3f808001), 0x3f81);  // just above
+  EXPECT_EQ(round(0x3f818000), 0x3f82);  // midpoint, up to even
+  EXPECT_EQ(round(0xbf818000), 0xbf82);  // the sign changes nothing
+  EXPECT_EQ(round(0x00008000), 0x0000);  // half the smallest subnormal
+  EXPECT_EQ(round(0x00008001), 0x0001);
+}
+
+TEST(BFloat16Test, OverflowIsInfiniteAndNanStaysNan) {
+  EXPECT_EQ(BFloat16::FromFloat(std::numeric_limits<float>::max()).bits, 0x7f80);
+  EXPECT_EQ(BFloat16::FromFloat(-std::numeric_limits<float>::max()).bits, 0xff80);
+  EXPECT_EQ(BFloat16::FromFloat(std::numeric_limits<float>::infinity()).bits, 0x7f80);
+  // A payload only in the bits that are cut off must not turn into infinity.
+  EXPECT_TRUE(std::isnan(BFloat16::FromFloat(std::bit_cast<float>(0x7f800001u)).ToFloat()));
+}
+
+}  // namespace
+}  // namespace sumonce
