@@ -1,0 +1,54 @@
+// Golden vectors (tests/data/golden/README.md) as tensors with named dimensions, and the comparison
+// with them.
+//
+//   const Golden golden("l2norm");
+//   const Tensor x = golden.Get("in.x", {Plain(Dim::kSequence, 7), Plain(Dim::kBatch, 2), ...},
+//   kSequenceFirst); EXPECT_TRUE(golden.Matches(y, "out.y", kSequenceFirst));
+//
+// Files hold float64 in [batch, time, ...]; operations here hold [s, b, ...]: hence the axes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/safetensors.h"
+#include "gtest/gtest.h"
+#include "spmd/tensor.h"
+
+namespace sumonce::testing {
+
+// Axis i of the tensor is axis `axes[i]` of the file; axes beyond the list keep their place.
+using Axes = std::vector<int>;
+inline const Axes kAsStored = {};
+inline const Axes kSequenceFirst = {1, 0};  // [batch, time, ...] read as [s, b, ...]
+
+// Every entry within `tolerance` times the largest expected entry. A failure gives the count of
+// mismatched entries and the greatest absolute and relative differences with their indices. NaN
+// matches nothing.
+::testing::AssertionResult AllClose(const Tensor& actual, const Tensor& expected,
+                                    double tolerance = 1e-12);
+
+class Golden {
+ public:
+  // `name` without suffix: "gdr_recurrent_gqa". A file that is absent or broken is a failed check.
+  explicit Golden(const std::string& name);
+
+  bool Has(const std::string& name) const { return reader_.tensors().contains(name); }
+  const std::vector<int64_t>& Shape(const std::string& name) const;  // as stored
+  const std::string& Meta(const std::string& key) const;
+
+  // The tensor under our dimensions. `dims` may split axes of the file (12 value heads as [k=6,
+  // j=2]) or join them; what is checked is the count. `axes` refers to the axes after that split.
+  Tensor Get(const std::string& name, const Dims& dims, const Axes& axes = kAsStored) const;
+
+  ::testing::AssertionResult Matches(const Tensor& actual, const std::string& name,
+                                     const Axes& axes = kAsStored, double tolerance = 1e-12) const;
+
+ private:
+  std::vector<double> Read(const std::string& name) const;
+
+  std::string name_;
+  SafetensorsReader reader_;
+};
+
+}  // namespace sumonce::testing
