@@ -54,7 +54,7 @@ class Operation {
 struct OperationExample {
   std::shared_ptr<const Operation> operation;
   std::vector<Dims> operands;
-  std::vector<bool> constant;             // per operand: no gradient (empty: none)
+  std::vector<bool> constant = {};        // per operand: no gradient (empty: none)
   bool polynomial = false;                // integer operands give exact results: swept with zero tolerance
   double low = -2.0, high = 2.0;          // range of the operands' values otherwise
 };

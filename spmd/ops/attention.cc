@@ -1,0 +1,134 @@
+#include "spmd/ops/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "base/math.h"
+#include "base/status.h"
+
+namespace sumonce {
+namespace {
+
+// One query head of one sequence: `positions` rows of `width` entries, apart by the strides.
+struct Head {
+  int64_t positions, width;
+  int64_t query,
+      query_stride;         // offset of position 0 in q and the result, and to the next position
+  int64_t key, key_stride;  // in k and v
+};
+
+template <typename Each>
+void ForEachHead(const Dims& q, Each each) {
+  const int64_t positions = q[0].extent(), groups = q[1].extent() * q[2].extent();
+  const int64_t heads = q[3].extent(), width = q[4].extent();
+  for (int64_t group = 0; group < groups; ++group) {
+    for (int64_t head = 0; head < heads; ++head) {
+      each(Head{positions, width, (group * heads + head) * width, groups * heads * width,
+                group * width, groups * width});
+    }
+  }
+}
+
+double Dot(const double* a, const double* b, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+void AddScaled(double factor, const double* from, int64_t count, double* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] += factor * from[i];
+}
+
+// The attention of position t to positions 0..t.
+std::vector<double> Probabilities(const Head& head, const double* q, const double* k, int64_t t) {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(head.width));
+  std::vector<double> p(t + 1);
+  for (int64_t j = 0; j <= t; ++j) {
+    p[j] = scale * Dot(q + head.query + t * head.query_stride, k + head.key + j * head.key_stride,
+                       head.width);
+  }
+  const double greatest = *std::max_element(p.begin(), p.end());
+  double sum = 0;
+  for (double& score : p) sum += score = Exp(score - greatest);
+  for (double& weight : p) weight /= sum;
+  return p;
+}
+
+}  // namespace
+
+absl::StatusOr<Declaration> AttentionOperation::Declare(std::span<const Dims> operands) const {
+  SUMONCE_CHECK(operands.size() == 3);
+  constexpr Dim kQuery[] = {Dim::kSequence, Dim::kBatch, Dim::kGroup, Dim::kHeadInGroup,
+                            Dim::kHeadDim};
+  const Dims& q = operands[0];
+  const bool named = std::equal(q.begin(), q.end(), std::begin(kQuery), std::end(kQuery),
+                                [](const DimExtent& extent, Dim dim) { return extent.dim == dim; });
+  Dims key = q;
+  if (named) key.erase(key.begin() + 3);
+  if (!named || operands[1] != key || operands[2] != key) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "Attention: q ", Describe(q), ", k ", Describe(operands[1]), ", v ", Describe(operands[2]),
+        " must be [s, b, g, q, d], [s, b, g, d], [s, b, g, d]"));
+  }
+  Declaration declaration;
+  declaration.result = q;
+  declaration.linear = Linear(2);
+  declaration.mixes = SetOf(Dim::kSequence, Dim::kHeadDim);
+  return declaration;
+}
+
+void AttentionOperation::Forward(std::span<const Tensor> in, Tensor& out) const {
+  ForEachHead(out.dims(), [&](const Head& head) {
+    for (int64_t t = 0; t < head.positions; ++t) {
+      const std::vector<double> p = Probabilities(head, in[0].data(), in[1].data(), t);
+      double* row = out.data() + head.query + t * head.query_stride;
+      for (int64_t j = 0; j <= t; ++j) {
+        AddScaled(p[j], in[2].data() + head.key + j * head.key_stride, head.width, row);
+      }
+    }
+  });
+}
+
+// p̄_j = c̄ · v_j; s̄ = p * (p̄ - Σ p p̄); q̄ = s̄ k / sqrt(d); k̄ = s̄^T q / sqrt(d); v̄ = p^T c̄.
+void AttentionOperation::Backward(std::span<const Tensor> in, const Tensor& out,
+                                  const Tensor& grad_out, std::span<Tensor> grad_in) const {
+  ForEachHead(out.dims(), [&](const Head& head) {
+    const double scale = 1.0 / std::sqrt(static_cast<double>(head.width));
+    for (int64_t t = 0; t < head.positions; ++t) {
+      const std::vector<double> p = Probabilities(head, in[0].data(), in[1].data(), t);
+      const int64_t query = head.query + t * head.query_stride;
+      const double* row_grad = grad_out.data() + query;
+      const double mean = Dot(row_grad, out.data() + query, head.width);  // Σ p p̄
+      for (int64_t j = 0; j <= t; ++j) {
+        const int64_t key = head.key + j * head.key_stride;
+        const double score_grad =
+            scale * p[j] * (Dot(row_grad, in[2].data() + key, head.width) - mean);
+        if (!grad_in[0].empty())
+          AddScaled(score_grad, in[1].data() + key, head.width, grad_in[0].data() + query);
+        if (!grad_in[1].empty())
+          AddScaled(score_grad, in[0].data() + query, head.width, grad_in[1].data() + key);
+        if (!grad_in[2].empty()) AddScaled(p[j], row_grad, head.width, grad_in[2].data() + key);
+      }
+    }
+  });
+}
+
+Value CoreAttention(Tape& tape, Value q, Value k, Value v) {
+  return tape.Run(std::make_shared<AttentionOperation>(), {q, k, v});
+}
+
+void RegisterAttention(OperationRegistry& registry) {
+  const DimExtent s = Plain(Dim::kSequence, 6), b = Plain(Dim::kBatch, 6),
+                  g = Plain(Dim::kGroup, 6);
+  const DimExtent q = Plain(Dim::kHeadInGroup, 6), d = Plain(Dim::kHeadDim, 6);
+  const DimExtent one = Plain(Dim::kBatch, 1);
+  const auto attention = std::make_shared<AttentionOperation>();
+  registry.Add("Attention", {{attention,
+                              {{s, b, g, Plain(Dim::kHeadInGroup, 1), Plain(Dim::kHeadDim, 2)},
+                               {s, b, g, Plain(Dim::kHeadDim, 2)},
+                               {s, b, g, Plain(Dim::kHeadDim, 2)}}},
+                             {attention, {{s, one, g, q, d}, {s, one, g, d}, {s, one, g, d}}}});
+}
+
+}  // namespace sumonce

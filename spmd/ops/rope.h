@@ -1,0 +1,37 @@
+// Rotary position embedding of the first rotary_dim entries of a head, pairs (i, i + rotary_dim/2)
+// (spec/gdn-lora-math.md section 7): y_i = x_i cos - x_{i+half} sin, y_{i+half} = x_{i+half} cos +
+// x_i sin, at the angle position * base^(-2i/rotary_dim). The rest passes through.
+#pragma once
+
+#include "spmd/operation.h"
+#include "spmd/tape.h"
+
+namespace sumonce {
+
+struct RopeOptions {
+  int64_t rotary_dim = 0;  // even, at most the head's extent
+  double base = 10000.0;
+  // Given tables instead of computed ones (frameworks round theirs): row-major [positions,
+  // rotary_dim], at least as many positions as x has. Both or neither.
+  std::vector<double> cos, sin;
+};
+
+// x: [s, ..., d]; result as x. The position is the index along s, so it mixes s as well as d.
+// InvalidArgument if x does not begin with s and end with d, if d is shorter than rotary_dim, or if
+// the tables are too short. Linear.
+class RopeOperation : public Operation {
+ public:
+  explicit RopeOperation(RopeOptions options);
+  std::string_view name() const override { return "Rope"; }
+  absl::StatusOr<Declaration> Declare(std::span<const Dims> operands) const override;
+  void Forward(std::span<const Tensor> in, Tensor& out) const override;
+  void Backward(std::span<const Tensor> in, const Tensor& out, const Tensor& grad_out,
+                std::span<Tensor> grad_in) const override;
+
+ private:
+  RopeOptions options_;
+};
+
+Value Rope(Tape& tape, Value x, RopeOptions options);
+
+}  // namespace sumonce

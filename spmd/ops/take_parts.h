@@ -1,0 +1,33 @@
+// Some adjacent parts of every unit of a fused dimension: gate and up, q heads, k, v.
+#pragma once
+
+#include "spmd/operation.h"
+#include "spmd/tape.h"
+
+namespace sumonce {
+
+struct TakePartsOptions {
+  Dim dim = Dim::kGroup;
+  int first = 0;
+  int count = 1;
+};
+
+// x: [..., dim = units x (w_0, w_1, ...), ...]; the result has only parts first .. first+count-1 of
+// dim, in the same packing. InvalidArgument if x lacks dim or dim lacks the parts. Linear; dim
+// itself is free, for its units stay whole.
+class TakePartsOperation : public Operation {
+ public:
+  explicit TakePartsOperation(TakePartsOptions options) : options_(options) {}
+  std::string_view name() const override { return "TakeParts"; }
+  absl::StatusOr<Declaration> Declare(std::span<const Dims> operands) const override;
+  void Forward(std::span<const Tensor> in, Tensor& out) const override;
+  void Backward(std::span<const Tensor> in, const Tensor& out, const Tensor& grad_out,
+                std::span<Tensor> grad_in) const override;
+
+ private:
+  TakePartsOptions options_;
+};
+
+Value TakeParts(Tape& tape, Value x, TakePartsOptions options);
+
+}  // namespace sumonce
