@@ -2,6 +2,7 @@
 // (docs/THEORY.md). Axes of size 1 are erased: everything is Equal along them.
 #pragma once
 
+#include "spmd/local_rules.h"
 #include "spmd/tape.h"
 
 namespace sumonce {
@@ -27,7 +28,8 @@ class AbstractTape : public Tape {
   absl::Status BackwardNode(int id) override;
 
  private:
-  bool whole_extents() const override { return true; }
+  std::vector<OperandState> OperandStates(const Node& node) const;
+  State BackwardCollective(const Node& node, int id) const;
   void Accumulate(int id, const State& grad, int operation);
 
   std::vector<State> values_;

@@ -35,8 +35,10 @@ class NumericTape : public Tape {
   // After Backward; empty where none arrived.
   const Tensor& grad(int node) const { return grads_[node]; }
   int rank() const { return rank_; }
-  // Keeps the gradients of all nodes (else only those of uses): for the localisation of an upstream fault.
+  // Keeps the gradients of all nodes (else only those of uses), and what each operation sent to each operand: for the
+  // localisation of an upstream fault, where a sum of several uses would hide the culprit.
   void KeepGradients() { keep_gradients_ = true; }
+  const std::map<std::pair<int, int>, Tensor>& edges() const { return edges_; }  // (operation, operand) -> gradient
 
  protected:
   absl::Status ForwardNode(int id, const Input* input) override;
@@ -44,15 +46,17 @@ class NumericTape : public Tape {
   absl::Status BackwardNode(int id) override;
 
  private:
-  bool whole_extents() const override { return false; }
   absl::Status BackwardLocal(int id);
-  void Accumulate(int id, Tensor grad);
+  absl::StatusOr<Tensor> Communicated(const Node& node, const MapArgs& args, const Tensor& x, std::string_view direction);
+  // Adds what the operation `from` sends back to the gradient of `operand`; refuses another shape by name.
+  absl::Status Accumulate(int operand, int from, Tensor grad);
 
   int rank_;
   const GroupComms* comms_;
   bool keep_gradients_ = false;
   std::vector<Tensor> values_;
   std::vector<Tensor> grads_;
+  std::map<std::pair<int, int>, Tensor> edges_;
 };
 
 }  // namespace sumonce

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spmd/dim.h"
+#include "absl/status/status.h"
 #include "spmd/state.h"
 #include "spmd/tensor.h"
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -95,7 +96,7 @@ class Tape {
   std::function<void(const std::string& name, Collective&)> edit_collective;
 
  protected:
-  // The two ways of running a node that has been appended. Numeric: compute. Abstract: states.
+  // The two ways of running a node that has been appended; sets its dims where the map changes them.
   virtual absl::Status ForwardNode(int id, const Input* input) = 0;
   virtual absl::Status SeedNode(int id) = 0;
   virtual absl::Status BackwardNode(int id) = 0;          // only nodes that need a gradient, in reverse
@@ -104,8 +105,8 @@ class Tape {
 
  private:
   Value Append(Node node, std::string_view operation, const Input* input = nullptr);
-  absl::StatusOr<Dims> CollectiveDims(const Collective& collective, const Dims& dims) const;
-  virtual bool whole_extents() const = 0;                 // abstract: dims stay the whole's through collectives
+  std::string NextName(std::string_view operation);
+  bool Usable(const std::vector<Value>& operands) const;
 
   const Mesh* mesh_;
   std::string path_;
