@@ -1,0 +1,62 @@
+// Tensor-parallel linear layers as Transformer Engine and Megatron-Core build them (spec: docs/THEORY.md "Layers";
+// megatron/core/tensor_parallel/layers.py, transformer_engine/pytorch/module/{linear,layernorm_linear}.py).
+//
+// The module attribute sequence_parallel is read at every Forward: toggling it changes the communication of that call,
+// not the marks on the parameters. Weights are [out..., in...]; y = x W^T.
+#pragma once
+
+#include <optional>
+
+#include "layers/lora/lora.h"
+#include "layers/module.h"
+
+namespace sumonce {
+
+struct LinearConfig {
+  Dims out;                   // unsharded output dimensions, e.g. [g] packed
+  Dims in;                    // unsharded input dimensions, e.g. [h]
+  Dim cut = Dim::kGroup;      // the dimension that tp cuts: one of `out` (column) or of `in` (row)
+  bool bias = false;
+  bool layer_norm = false;    // column only: RMSNorm fused in front (LayerNormColumnParallelLinear)
+};
+
+// W split by rows of the output over tp. With sequence parallelism x is [s/tp, b, in] and is gathered, its dgrad
+// reduce-scattered; without, x is whole and its dgrad all-reduced.
+class ColumnParallelLinear {
+ public:
+  ColumnParallelLinear(const Builder& builder, const LinearConfig& config);
+  Value Forward(Tape& tape, Value x);   // x: [s(/tp), b, in...] -> [s, b, out.../tp]
+  void CollectModules(std::vector<ToggleableModule>& modules);
+
+ private:
+  std::string name_;
+  std::string path_;
+  LinearConfig config_;
+  NormKind norm_;
+  double norm_eps_;
+  bool sequence_parallel_;
+  Param* weight_;
+  Param* bias_ = nullptr;
+  Param* layer_norm_weight_ = nullptr;
+  std::unique_ptr<LoraAdapter> lora_;
+};
+
+// W split by columns of the input over tp. The output is summed: reduce-scattered over s with sequence parallelism,
+// all-reduced without. The bias is added behind the sum and is marked sequence_parallel.
+class RowParallelLinear {
+ public:
+  RowParallelLinear(const Builder& builder, const LinearConfig& config);
+  Value Forward(Tape& tape, Value x);   // x: [s, b, in.../tp] -> [s(/tp), b, out...]
+  void CollectModules(std::vector<ToggleableModule>& modules);
+
+ private:
+  std::string name_;
+  std::string path_;
+  LinearConfig config_;
+  bool sequence_parallel_;
+  Param* weight_;
+  Param* bias_ = nullptr;
+  std::unique_ptr<LoraAdapter> lora_;
+};
+
+}  // namespace sumonce

@@ -1,0 +1,76 @@
+// What layers share: the configuration that a framework passes to all of them, the parameters they own, and the module
+// attributes that may be toggled for one call.
+//
+// Layer code sees no rank and no size. Each rank (and the prover) builds its own modules from the same configuration:
+// marks and module attributes are per rank, as in a real job.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spmd/tape.h"
+
+namespace sumonce {
+
+enum class NormKind : uint8_t { kPlain, kZeroCentered };  // weight w, or 1 + w (layernorm_zero_centered_gamma)
+
+struct LoraConfig {
+  bool enabled = false;
+  int64_t r = 8;
+  double scaling = 2.0;                 // lora_alpha / r
+  std::vector<std::string> targets;     // module names: "linear_qkv", "linear_proj", "in_proj", ...
+  bool zero_init_B = true;
+  bool Targets(std::string_view module_name) const;  // the last component, or a glob over the path
+};
+
+struct LayerConfig {
+  bool sequence_parallel = false;       // already false at tp 1
+  NormKind norm = NormKind::kPlain;
+  double norm_eps = 1e-6;
+  double init_std = 0.05;               // of weight matrices
+  LoraConfig lora;
+  bool train_base = false;              // base weights have gradients (always so without LoRA)
+};
+
+// Owns the parameters of one rank's model, in the order of their creation (the order of named_parameters()).
+class ParamStore {
+ public:
+  Param& Create(Param param);           // the name must be new
+  std::deque<Param>& all() { return params_; }
+  const std::deque<Param>& all() const { return params_; }
+  Param* Find(std::string_view name);
+
+ private:
+  std::deque<Param> params_;            // stable addresses
+};
+
+// A module whose sequence_parallel attribute is read again at every forward (Transformer Engine's linears).
+struct ToggleableModule {
+  std::string path;
+  bool* sequence_parallel = nullptr;
+  std::vector<Param*> params;           // its own, whose marks a region may toggle with it
+};
+
+// Passed to constructors: where the module stands in the model and what it may create.
+class Builder {
+ public:
+  Builder(const LayerConfig& config, ParamStore& params) : config_(&config), params_(&params) {}
+
+  Builder Child(std::string_view name) const;            // one level deeper
+  const std::string& path() const { return path_; }
+  std::string_view name() const;                         // the last component of the path
+  const LayerConfig& config() const { return *config_; }
+  // Creates path().name with these shards. Base parameters are frozen under LoRA unless train_base.
+  Param& Create(std::string_view name, ShardMap shards, Init init, Marks marks = {}) const;
+  Param& CreateTrainable(std::string_view name, ShardMap shards, Init init, Marks marks = {}) const;
+
+ private:
+  const LayerConfig* config_;
+  ParamStore* params_;
+  std::string path_;
+};
+
+}  // namespace sumonce
