@@ -1,5 +1,6 @@
 #include "tests/tidy.h"
 
+#include <algorithm>
 #include <map>
 #include <regex>
 #include <set>
@@ -230,6 +231,38 @@ Breaches CheckScenarioForm(const File& file) {
     breaches.push_back(At(file, 1,
                           "opens with '# proto-file: proto/scenario.proto', '# proto-message: "
                           "sumonce.Scenario' and a comment that says the idea"));
+  }
+  return breaches;
+}
+
+std::vector<std::string> Headings(const File& file) {
+  static const auto& pattern = *new std::regex("^#+ (.*)$");
+  std::vector<std::string> places;
+  if (!file.path.ends_with(".md")) return places;
+  places.push_back(file.path);
+  for (const std::string& line : Lines(file)) {
+    std::smatch match;
+    if (std::regex_match(line, match, pattern))
+      places.push_back(file.path + " \"" + match[1].str() + "\"");
+  }
+  return places;
+}
+
+Breaches CheckCitations(const File& file, const std::set<std::string>& places) {
+  // A heading may be broken over two lines of comment.
+  static const auto& pattern = *new std::regex(R"re((docs/[A-Z]+\.md)(,?[\s/]+"([A-Z][^"]*)")?)re");
+  static const auto& line_break = *new std::regex(R"(\s*\n\s*//\s*)");
+  Breaches breaches;
+  if (!IsCpp(file) || IsTest(file)) return breaches;
+  for (auto match = std::sregex_iterator(file.text.begin(), file.text.end(), pattern);
+       match != std::sregex_iterator(); ++match) {
+    std::string place = match->str(1);
+    if (match->length(3) > 0)
+      place += " \"" + std::regex_replace(match->str(3), line_break, " ") + "\"";
+    if (places.contains(place)) continue;
+    const auto begin = file.text.begin();
+    const int line = 1 + static_cast<int>(std::count(begin, begin + match->position(), '\n'));
+    breaches.push_back(At(file, line, "cites " + place + ", which does not exist"));
   }
   return breaches;
 }

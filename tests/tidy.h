@@ -4,6 +4,7 @@
 // read or written.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,5 +49,13 @@ Breaches CheckText(const File& file);
 
 // A scenario opens with the two lines that tell editors its schema, and says its idea in a comment.
 Breaches CheckScenarioForm(const File& file);
+
+// What may be cited of a page: its path, and `path "Heading"` for each heading. Empty for other
+// files.
+std::vector<std::string> Headings(const File& file);
+
+// Code cites pages as docs/NAME.md or docs/NAME.md "Heading"; what it cites has to be among
+// `places`.
+Breaches CheckCitations(const File& file, const std::set<std::string>& places);
 
 }  // namespace sumonce::tidy

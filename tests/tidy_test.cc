@@ -50,6 +50,33 @@ TEST(Tree, KeepsTheHouseRules) {
   }
 }
 
+// "docs/NAME.md", with or without a "Heading" behind it, leads somewhere.
+TEST(Tree, CitesOnlyPagesAndHeadingsThatExist) {
+  const std::vector<File> files = ReadTree(SUMONCE_SOURCE_DIR);
+  std::set<std::string> places;
+  for (const File& file : files) {
+    const Breaches headings = Headings(file);
+    places.insert(headings.begin(), headings.end());
+  }
+  ASSERT_TRUE(places.contains("docs/THEORY.md"));
+  for (const File& file : files) {
+    for (const std::string& breach : CheckCitations(file, places)) ADD_FAILURE() << breach;
+  }
+}
+
+TEST(Citations, FindsMissingPagesAndHeadings) {
+  const File page{"docs/A.md", "# A\n\n## Big words\n"};
+  const Breaches headings = Headings(page);
+  const std::set<std::string> places(headings.begin(), headings.end());
+  EXPECT_THAT(
+      CheckCitations({"base/a.h", "// (docs/A.md)\n// docs/A.md, \"Big\n// words\"\n"}, places),
+      IsEmpty());
+  EXPECT_THAT(CheckCitations({"base/a.h", "//\n// docs/B.md\n"}, places),
+              ElementsAre(HasSubstr("a.h:2: cites docs/B.md")));
+  EXPECT_THAT(CheckCitations({"base/a.h", "// docs/A.md \"Small words\"\n"}, places),
+              ElementsAre(HasSubstr("Small words")));
+}
+
 // The chain is strict: right of oneself, and beside oneself, are both refused.
 TEST(IncludeDirection, RefusesRightAndBeside) {
   EXPECT_THAT(CheckIncludeDirection({"spmd/a.cc", "#include <vector>\n#include \"layers/b.h\"\n"}),
