@@ -253,7 +253,7 @@ Breaches CheckCitations(const File& file, const std::set<std::string>& places) {
   static const auto& pattern = *new std::regex(R"re((docs/[A-Z]+\.md)(,?[\s/]+"([A-Z][^"]*)")?)re");
   static const auto& line_break = *new std::regex(R"(\s*\n\s*//\s*)");
   Breaches breaches;
-  if (!IsCpp(file) || IsTest(file)) return breaches;
+  if ((!IsCpp(file) || IsTest(file)) && !file.path.ends_with(".proto")) return breaches;
   for (auto match = std::sregex_iterator(file.text.begin(), file.text.end(), pattern);
        match != std::sregex_iterator(); ++match) {
     std::string place = match->str(1);
