@@ -1,5 +1,8 @@
 #include "base/dtype.h"
 
+#include <cmath>
+#include <limits>
+
 #include "base/status.h"
 
 namespace sumonce {
@@ -36,5 +39,20 @@ Properties PropertiesOf(DType dtype) {
 int64_t SizeOf(DType dtype) { return PropertiesOf(dtype).bytes; }
 
 std::string_view Name(DType dtype) { return PropertiesOf(dtype).name; }
+
+double Float16::ToDouble() const {
+  const int exponent = (bits >> 10) & 0x1f;
+  const int fraction = bits & 0x3ff;
+  double magnitude;
+  if (exponent == 0x1f) {
+    magnitude = fraction == 0 ? std::numeric_limits<double>::infinity()
+                              : std::numeric_limits<double>::quiet_NaN();
+  } else if (exponent == 0) {
+    magnitude = std::ldexp(fraction, -24);  // subnormal
+  } else {
+    magnitude = std::ldexp(0x400 + fraction, exponent - 25);
+  }
+  return std::copysign(magnitude, (bits & 0x8000) != 0 ? -1.0 : 1.0);
+}
 
 }  // namespace sumonce

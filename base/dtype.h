@@ -1,4 +1,4 @@
-// Element types of buffers and files, and bfloat16 in software.
+// Element types of buffers and files, and the 16-bit floats in software.
 #pragma once
 
 #include <bit>
@@ -26,6 +26,13 @@ struct BFloat16 {
     return {static_cast<uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16)};
   }
   float ToFloat() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+};
+
+// IEEE binary16, only ever read.
+struct Float16 {
+  uint16_t bits = 0;
+
+  double ToDouble() const;  // exact
 };
 
 }  // namespace sumonce

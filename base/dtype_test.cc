@@ -54,5 +54,19 @@ TEST(BFloat16Test, OverflowIsInfiniteAndNanStaysNan) {
   EXPECT_TRUE(std::isnan(BFloat16::FromFloat(std::bit_cast<float>(0x7f800001u)).ToFloat()));
 }
 
+TEST(Float16Test, LandmarksOfTheFormat) {
+  const auto value = [](uint16_t bits) { return Float16{bits}.ToDouble(); };
+  EXPECT_EQ(value(0x3c00), 1.0);
+  EXPECT_EQ(value(0xc000), -2.0);
+  EXPECT_EQ(value(0x7bff), 65504.0);    // the largest
+  EXPECT_EQ(value(0x0400), 0x1p-14);    // the smallest normal
+  EXPECT_EQ(value(0x03ff), 0x3ffp-24);  // the largest subnormal
+  EXPECT_EQ(value(0x0001), 0x1p-24);
+  EXPECT_EQ(value(0x3555), 0x1.554p-2);
+  EXPECT_TRUE(std::signbit(value(0x8000)) && value(0x8000) == 0);
+  EXPECT_EQ(value(0xfc00), -std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(value(0x7e00)));
+}
+
 }  // namespace
 }  // namespace sumonce

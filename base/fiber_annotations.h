@@ -1,5 +1,6 @@
-// Tells the sanitizers of a switch between call stacks, which they cannot see: AddressSanitizer which stack is current,
-// ThreadSanitizer which logical thread. Without a sanitizer everything here is empty.
+// Tells the sanitizers of a switch between call stacks, which they cannot see: AddressSanitizer
+// which stack is current, ThreadSanitizer which logical thread. Without a sanitizer everything here
+// is empty.
 //
 //   from.BeforeSwitchTo(to);   // on the old stack
 //   ... the switch ...
