@@ -1,0 +1,27 @@
+// The main path: a scenario in, everything known about it out.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/transport.h"
+#include "sim/scenario.h"
+#include "verify/verdict.h"
+
+namespace sumonce {
+
+struct RunnerOptions {
+  std::string transport = "in_process";
+  ExecutorOptions executor;
+  std::string export_dir;          // adapters of export_adapter scenarios are written below it; empty: a temporary
+  bool overwrite = false;
+};
+
+// Simulates, proves, compares, diagnoses, tries the cures: the scenario as written and, if it has a defect, its cured twin.
+// The results point into `scenario`.
+std::vector<ScenarioResult> RunScenario(const Scenario& scenario, const RunnerOptions& options);
+
+// The static verdicts only: all that is needed is the scenario's structure.
+std::vector<ScenarioResult> ProveScenario(const Scenario& scenario);
+
+}  // namespace sumonce

@@ -1,0 +1,105 @@
+// What was found about one parameter (or about the run itself), as plain data: the reporters' only input besides the
+// scenario's own result.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/scenario.h"
+
+namespace sumonce {
+
+// The class of a gradient before the finalizer: what it needs.
+enum class GradClass : uint8_t {
+  kUnknown,
+  kPartial,        // terms: needs a sum
+  kComplete,       // the gradient, on every rank: needs nothing
+  kEqualShare,     // an n-th of it, on every rank: needs a sum
+  kShard,          // the own slice: needs nothing
+};
+std::string_view Name(GradClass grad_class);  // "partial", ...
+
+struct Verdict {
+  std::string param;               // empty: the run itself
+  int step = 1;
+  Outcome outcome = Outcome::kRight;
+  Mechanism mechanism = Mechanism::kNone;
+  std::optional<Axis> axis;
+  std::string coefficient;         // "tp", "1/tp", "none: a mixture", "none: per rank"; empty when right
+  GradClass grad_class = GradClass::kUnknown;  // along `axis`
+  std::string action;              // what was done along it: "none", "SUM", "AVG", "SUM twice"
+  std::string rule;                // the finalizer rule that claimed it, "" for none
+  std::string operation;           // UPSTREAM, NO_STATEMENT: the operation named
+  std::string shape;               // "[64, 8] float64", the rank's own
+  std::vector<std::string> per_rank;   // "rank 0: exactly zero", ...
+  std::vector<std::string> evidence;   // sentences
+  std::vector<std::string> affected;   // UPSTREAM: the parameters listed under it
+};
+
+// What the proof says of one parameter.
+struct Proof {
+  std::string param;
+  Outcome outcome = Outcome::kRight;
+  Mechanism mechanism = Mechanism::kNone;
+  std::optional<Axis> axis;
+  std::string coefficient;
+  GradClass grad_class = GradClass::kUnknown;  // along `axis` (tp if none)
+  std::string action;
+  std::string operation;           // where the state was lost
+  std::string reason;              // why it was
+  std::string before;              // states, for people: "tp: P(s), dp: P(b)"
+  std::string after;
+};
+
+// A cure that a diagnosis proposes, and how its trial went.
+struct CureTrial {
+  Edit cure;
+  std::string text;                // "set sequence_parallel=true on this parameter"
+  bool tried = false;
+  bool right_in_numbers = false;
+  bool right_in_proof = false;
+  std::string result;              // "right, in numbers and for every tp"
+};
+
+// A verdict with what belongs to it.
+struct Finding {
+  Verdict verdict;
+  std::optional<Proof> proof;
+  std::optional<CureTrial> cure;
+  const Expectation* expectation = nullptr;  // the one that it meets
+};
+
+struct RankTable {
+  std::string title;
+  std::vector<std::string> columns;
+  struct Row {
+    std::string name;
+    std::vector<double> values;
+  };
+  std::vector<Row> rows;
+};
+
+enum class RunOutcome : uint8_t { kPass, kFail, kSkip };
+
+// One scenario, judged: the run and, for a broken one, its cured twin is another result ("name@cured").
+struct ScenarioResult {
+  std::string name;
+  std::string file;
+  RunOutcome outcome = RunOutcome::kPass;
+  std::string skip_reason;
+  std::vector<Finding> findings;       // all that is not RIGHT
+  std::vector<std::string> failures;   // why it failed: one sentence each
+  std::vector<std::string> notes;      // defects declared, conditions
+  std::vector<std::string> conditions; // under which the proof holds
+  std::vector<RankTable> tables;
+  int params_right = 0;
+  bool internal_error = false;         // numbers and proof disagree, a broken invariant
+  std::string digest;
+  double elapsed_us = 0;
+  MeshSizes mesh;
+  std::string reproduce;
+  const Scenario* scenario = nullptr;
+};
+
+}  // namespace sumonce
