@@ -14,6 +14,7 @@ constexpr char kCutAndWhole[] = "a dimension is cut in one operand and whole in 
 constexpr char kOtherOrder[] = "operands are cut by several axes in another order";
 constexpr char kMixesCut[] = "the operation needs a whole dimension that is cut";
 constexpr char kMixedOperand[] = "an operand is a mixture of shards";
+constexpr char kMaximaOperand[] = "an operand is each rank's maximum of its slice: no all-reduce MAX yet";
 constexpr char kCountedTwice[] = "an addend is counted once per rank in a partial sum";
 constexpr char kAddScales[] = "addends with different factors";
 constexpr char kAddLayouts[] = "addends in different layouts";
@@ -32,6 +33,7 @@ AxisState ForwardAxis(const Declaration& declaration, std::span<const OperandSta
   for (size_t i = 0; i < operands.size(); ++i) {
     const AxisState& axis = (*operands[i].value)[a];
     if (axis.layout == Layout::kMixed) *lost = kMixedOperand;
+    if (axis.layout == Layout::kMaxima) *lost = kMaximaOperand;
     if (axis.layout == Layout::kPartial) {
       ++partials;
       why |= axis.why;
@@ -55,6 +57,7 @@ AxisState ForwardAxis(const Declaration& declaration, std::span<const OperandSta
     if (!cut && Find(*operand.dims, shard->dim) >= 0) *lost = kCutAndWhole;
   }
   if (Contains(declaration.mixes, shard->dim)) *lost = kMixesCut;
+  if (Contains(declaration.maxima, shard->dim)) return Maxima();
   if (Contains(declaration.sums, shard->dim)) return Partial(SetOf(shard->dim));
   return *shard;
 }
@@ -74,6 +77,8 @@ State Addition(std::span<const OperandState> operands, int num_axes, int operati
       const AxisState& y = addend[a];
       if (x.layout == Layout::kMixed || y.layout == Layout::kMixed) {
         sum.lost = {kMixedOperand, operation};
+      } else if (x.layout == Layout::kMaxima || y.layout == Layout::kMaxima) {
+        sum.lost = {kMaximaOperand, operation};
       } else if (x.layout == Layout::kShard || y.layout == Layout::kShard) {
         if (!(x == y)) sum.lost = {kAddLayouts, operation};
       } else if (x.layout != y.layout) {  // E with P: right if the E is an n-th
@@ -111,6 +116,7 @@ AxisState BackwardAxis(const Declaration& declaration, std::span<const OperandSt
     }
     return grad;
   }
+  if (result.layout == Layout::kMaxima) return refuse("the gradient of a maximum belongs to one rank only");
   // Partial results want a complete gradient: every term gets all of it.
   if (grad.layout == Layout::kPartial) {
     return refuse("the gradient of a partial value is partial: terms are missing");

@@ -25,6 +25,10 @@ State& Lose(State& state, const char* reason, int operation) {
 void ApplyAxis(const MapArgs& args, int a, State& state, int operation) {
   AxisState& axis = state[a];
   const Scale n = Scale::SizeOfAxis(a);
+  if (axis.layout == Layout::kMaxima && args.map != Map::kIdentity && args.map != Map::kMax) {
+    Lose(state, "each rank's maximum of its slice meets what is no all-reduce MAX", operation);
+    return;
+  }
   switch (args.map) {
     case Map::kIdentity:
       return;
@@ -87,8 +91,9 @@ void ApplyAxis(const MapArgs& args, int a, State& state, int operation) {
       }
       return;
     case Map::kMax:
-      if (axis.layout == Layout::kPartial) axis = Equal();
-      if (axis.layout != Layout::kEqual) Lose(state, "maximum over different slices", operation);
+      // Under a negative factor the maximum would be a minimum: only unscaled maxima are claimed.
+      if (axis.layout == Layout::kMaxima && state.scale.IsOne()) axis = Equal();
+      if (axis.layout != Layout::kEqual) Lose(state, "all-reduce MAX of what are no maxima of slices", operation);
       return;
     case Map::kStop:
       SUMONCE_CHECK(false) << "a stopped gradient has no state";

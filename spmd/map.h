@@ -21,7 +21,7 @@ enum class Map : uint8_t {
   kPad,            // own slice along dim in its place, zeros elsewhere: the transpose of kSplit on a replicated value
   kAllToAll,       // cut along dim -> cut along other_dim
   kOwn,            // keep on the group's first rank, zeros elsewhere
-  kMax,            // all-reduce MAX, of constants only
+  kMax,            // all-reduce MAX, of constants only; X -> E, E -> E
   kStop,           // backward only: no gradient flows
 };
 std::string_view Name(Map map);  // "identity", "sum", ...

@@ -25,6 +25,7 @@ struct Declaration {
   uint32_t linear = 0;    // bit i: linear in operand i while the others are fixed
   DimSet sums = 0;        // dimensions of operands, absent from the result, over which it is a plain sum of per-slice terms
   DimSet mixes = 0;       // dimensions combined in any other way
+  DimSet maxima = 0;      // likewise, over which it is the maximum of the per-slice maxima
   bool addition = false;  // a + b + ...: its own kind
 };
 constexpr uint32_t Linear() { return 0; }

@@ -11,6 +11,7 @@ AxisState Shard(Dim dim, int order) {
 }
 AxisState Partial(DimSet why) { return {.layout = Layout::kPartial, .why = why}; }
 AxisState Mixed() { return {.layout = Layout::kMixed}; }
+AxisState Maxima() { return {.layout = Layout::kMaxima}; }
 
 std::string Describe(const State& state, const Mesh& mesh) {
   if (state.lost) return absl::StrCat("lost: ", state.lost.reason);
@@ -31,6 +32,9 @@ std::string Describe(const State& state, const Mesh& mesh) {
         break;
       case Layout::kMixed:
         text += "M";
+        break;
+      case Layout::kMaxima:
+        text += "X";
         break;
     }
   }

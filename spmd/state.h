@@ -17,6 +17,7 @@ enum class Layout : uint8_t {
   kShard,    // S: rank k holds slice k of lambda*x along `dim`
   kPartial,  // P: terms, their sum is lambda*x; `why`: the dimensions whose cut made them
   kMixed,    // M: each rank holds the sum of the different slices of lambda*x
+  kMaxima,   // X: each rank holds the maximum over its slice, x is their maximum; only Map::kMax reads it
 };
 
 struct AxisState {
@@ -50,6 +51,7 @@ AxisState Equal();
 AxisState Shard(Dim dim, int order = 0);
 AxisState Partial(DimSet why);
 AxisState Mixed();
+AxisState Maxima();
 
 // "E", "S(s)", "P(s)", "M" per active axis with the scale: "tp: P(s), dp: S(b)", "tp: E, times tp", "lost: ... at ...".
 std::string Describe(const State& state, const Mesh& mesh);

@@ -183,7 +183,7 @@ void RegisterDeltaRule(OperationRegistry& registry) {
   const Dims v = {gates[0], gates[1], gates[2], gates[3], Plain(Dim::kHeadDim, 12)};
   registry.Add("DeltaRule", {{.operation = std::make_shared<DeltaRuleOperation>(),
                               .operands = {q, q, v, gates, gates},
-                              .low = -1.0,
+                              .low = -0.5,
                               .high = 0.5}});
 }
 
