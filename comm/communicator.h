@@ -1,13 +1,16 @@
 // One rank's handle on one process group.
 //
-// Collective: all ranks of the group make the same calls in the same order, with the same count, dtype, operation and
-// root. A deviation is reported on every rank as a CollectiveMismatch (comm/errors.h) that names both calls and ranks,
-// before any data moves; never a hang. In-process sums run in ascending rank order, so equal inputs give equal bits; a
-// transport that promises no order says so in Properties, and the comparer then demands a bound. After Abort(status),
-// or once any rank of the world has failed, every call returns that status.
+// Collective: all ranks of the group make the same calls in the same order, with the same count,
+// dtype, operation and root. A deviation is reported on every rank as a CollectiveMismatch
+// (comm/errors.h) that names both calls and ranks, before any data moves; never a hang. In-process
+// sums run in ascending rank order, so equal inputs give equal bits; a transport that promises no
+// order says so in Properties, and the comparer then demands a bound. After Abort(status), or once
+// any rank of the world has failed, every call returns that status.
 //
-// A handle belongs to its rank: only that rank calls it. The handle must outlive the Works it started. Buffers stay
-// alive and untouched from Start to Wait; `in` and `out` are the same memory (in place) or do not overlap.
+// A handle belongs to its rank: only that rank calls it. The handle must outlive the Works it
+// started. Buffers stay alive and untouched from Start to Wait. `in` and `out` do not overlap, or
+// the call is in place: they start at the same address, but in an AllGather `in` is slice `rank` of
+// `out`, in a ReduceScatter `out` slice `rank` of `in`.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +40,11 @@ enum class CallKind : uint8_t {
   kReduceScatter,  // out[count] = slice `rank` of the reduction of in[size*count]
   kAllGather,      // out[size*count] = in[count] of every rank, in rank order
   kAllToAll,       // out slice k = slice `rank` of rank k's in; both [size*count]
-  kBroadcast,      // out[count] = in[count] of rank `root`
-  kSend,           // in[count] to rank `root`
+  kBroadcast,      // out[count] = in[count] of rank `root`; the others' `in` is not looked at
+  kSend,           // in[count] to rank `root`; complete when received
   kRecv,           // out[count] from rank `root`
   kBarrier,
-  kSplit,          // made by Split only
+  kSplit,  // made by Split only
 };
 std::string_view Name(CallKind kind);  // "AllReduce", ...
 
@@ -62,8 +65,11 @@ std::string Describe(const Call& call);
 
 class Work {
  public:
+  // A Work that is destroyed without Wait takes its call back, or sees it through if all peers have
+  // come.
   virtual ~Work() = default;
-  // Returns when the call is complete on this rank: then `out` is valid and buffers are free. Once only.
+  // Returns when the call is complete on this rank: then `out` is valid and buffers are free. Once
+  // only.
   virtual absl::Status Wait() = 0;
 };
 
@@ -79,14 +85,18 @@ class Communicator {
   virtual int size() const = 0;
   virtual Properties properties() const = 0;
 
-  // Begins a call. Errors that need no peer (null buffer, negative count, kDevice memory on a host transport, a
-  // ReduceScatter whose `in` is not size*out) come back at once as InvalidArgument; mismatches from Wait.
+  // Begins a call. Errors that need no peer (null buffer, negative count, kDevice memory on a host
+  // transport, a ReduceScatter whose `in` is not size*out) come back at once as InvalidArgument;
+  // mismatches from Wait.
   virtual absl::StatusOr<std::unique_ptr<Work>> Start(Call call) = 0;
 
-  // Collective: the ranks that pass the same color form a group, ordered by (key, rank). A negative color: null.
-  virtual absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key, std::string_view label) = 0;
+  // Collective: the ranks that pass the same color form a group, ordered by (key, rank). A negative
+  // color: null.
+  virtual absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key,
+                                                              std::string_view label) = 0;
 
-  // Ends the world: every pending and later call of every rank, on every group, returns `status`. Not collective.
+  // Ends the world: every pending and later call of every rank, on every group, returns `status`.
+  // Not collective.
   virtual void Abort(absl::Status status) = 0;
 
   // Blocking forms.

@@ -1,4 +1,5 @@
-// The ways in which a run itself fails, as statuses that keep their kind on the way up (an Abseil payload).
+// The ways in which a run itself fails, as statuses that keep their kind on the way up (an Abseil
+// payload).
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// Named axes of one world, in Megatron's rank order: tp fastest, then cp, dp, pp for dense tensors (etp, ep, edp, pp
-// for experts). Both factorisations are tuples of the common *atomic* axes (theory: docs/THEORY.md "Atomic axes").
+// Named axes of one world, in Megatron's rank order: tp fastest, then cp, dp, pp for dense tensors
+// (etp, ep, edp, pp for experts). Both factorisations are tuples of the common *atomic* axes
+// (theory: docs/THEORY.md "Atomic axes").
 #pragma once
 
 #include <array>
@@ -38,23 +39,24 @@ struct AtomicAxis {
 
 // An ordered list of atomic axes, slowest first: the ranks that differ in these coordinates only.
 struct Group {
-  std::string name;          // "tp", "dp_cp", "tp_dp_cp", ...
-  std::vector<int> atomic;   // indices into Mesh::atomic()
+  std::string name;         // "tp", "dp_cp", "tp_dp_cp", ...
+  std::vector<int> atomic;  // indices into Mesh::atomic()
   bool operator==(const Group&) const = default;
 };
 
 class Mesh {
  public:
-  // InvalidArgument: sizes below 1, expert sizes that do not divide the world, cuts that do not nest.
+  // InvalidArgument: sizes below 1, expert sizes that do not divide the world, cuts that do not
+  // nest.
   static absl::StatusOr<Mesh> Create(const MeshSizes& sizes);
 
   int world_size() const { return sizes_.world_size(); }
   const MeshSizes& sizes() const { return sizes_; }
-  int size(Axis axis) const;                       // of a named axis
-  int coordinate(int rank, Axis axis) const;       // of a world rank along a named axis
+  int size(Axis axis) const;                  // of a named axis
+  int coordinate(int rank, Axis axis) const;  // of a world rank along a named axis
   const std::vector<AtomicAxis>& atomic() const { return atomic_; }
 
-  Group GroupOf(Axis axis) const;                  // its atomic axes
+  Group GroupOf(Axis axis) const;                                        // its atomic axes
   Group GroupOf(const std::vector<Axis>& axes, std::string name) const;  // e.g. {kDp, kCp} "dp_cp"
   int size(const Group& group) const;
   // World ranks of the group that `rank` belongs to, in group order.

@@ -1,5 +1,5 @@
-// The registry of transports: a way to run the ranks of a world with a communicator between them. One folder each
-// (in_process, later mpi, nccl), entered by its register_<name>.cc.
+// The registry of transports: a way to run the ranks of a world with a communicator between them.
+// One folder each (in_process, later mpi, nccl), entered by its register_<name>.cc.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,8 @@ using RankBody = std::function<absl::Status(Communicator& world)>;
 
 struct Transport {
   std::string name;
-  // OK, or the reason why this machine cannot run it now (Unavailable, with what would change that).
+  // OK, or the reason why this machine cannot run it now (Unavailable, with what would change
+  // that).
   std::function<absl::Status()> probe;
   // Runs all ranks; the first failure ends all and is returned.
   std::function<absl::Status(const RunOptions&, const RankBody&)> run;

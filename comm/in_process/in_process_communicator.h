@@ -1,0 +1,47 @@
+// The communicator between ranks of one process: calls meet in memory, under either executor. Sums
+// run in ascending rank order (comm/reduce.h).
+#pragma once
+
+#include <memory>
+
+#include "comm/communicator.h"
+#include "comm/executor.h"
+#include "comm/in_process/group_state.h"
+#include "comm/transport.h"
+
+namespace sumonce {
+
+class InProcessCommunicator : public Communicator {
+ public:
+  // `rank` in the group; the scheduler outlives all communicators of its run.
+  InProcessCommunicator(Scheduler& scheduler, std::shared_ptr<GroupState> group, int rank)
+      : scheduler_(scheduler), group_(std::move(group)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return group_->size(); }
+  Properties properties() const override {
+    return {.transport = "in_process", .ordered_sums = true};
+  }
+
+  absl::StatusOr<std::unique_ptr<Work>> Start(Call call) override;
+  absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key,
+                                                      std::string_view label) override;
+  void Abort(absl::Status status) override;
+
+ private:
+  struct Place {
+    std::shared_ptr<Rendezvous> point;
+    int slot = 0;
+  };
+  absl::StatusOr<Place> Deposit(Call call, SplitKey split);
+  int world_rank() const { return group_->world_ranks[rank_]; }
+
+  Scheduler& scheduler_;
+  std::shared_ptr<GroupState> group_;
+  int rank_;
+};
+
+// Transport::run of "in_process".
+absl::Status RunInProcess(const RunOptions& options, const RankBody& body);
+
+}  // namespace sumonce

@@ -1,0 +1,120 @@
+#include "comm/in_process/transfer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "comm/call_check.h"
+#include "comm/reduce.h"
+
+namespace sumonce {
+namespace {
+
+constexpr int64_t kChunkBytes = 16 * 1024;
+
+char* At(const Buffer& buffer, int64_t element) {
+  return static_cast<char*>(buffer.data) + element * SizeOf(buffer.dtype);
+}
+
+void Copy(const Buffer& from, int64_t from_offset, const Buffer& to, int64_t to_offset,
+          int64_t count) {
+  const char* source = At(from, from_offset);
+  char* target = At(to, to_offset);
+  if (source != target) std::memcpy(target, source, count * SizeOf(from.dtype));
+}
+
+// Number of the pair (low, high), low <= high, is high (high + 1) / 2 + low; this is its inverse.
+std::pair<int64_t, int64_t> PairOf(int64_t number) {
+  int64_t high =
+      static_cast<int64_t>((std::sqrt(8.0 * static_cast<double>(number) + 1.0) - 1.0) / 2.0);
+  while (high * (high + 1) / 2 > number) --high;
+  while ((high + 1) * (high + 2) / 2 <= number) ++high;
+  return {number - high * (high + 1) / 2, high};
+}
+
+}  // namespace
+
+Transfer::Transfer(const std::vector<Call>& calls) : calls_(&calls) {
+  const Call& call = calls.front();
+  if (!HasPayload(call.kind)) return;
+  const int64_t size = static_cast<int64_t>(calls.size());
+  units_ = 1;
+  unit_count_ = Payload(call).count;
+  if (call.kind == CallKind::kReduceScatter || call.kind == CallKind::kAllGather) units_ = size;
+  if (call.kind == CallKind::kAllToAll) {
+    units_ = size * (size + 1) / 2;
+    unit_count_ /= size;
+  }
+  chunk_count_ = kChunkBytes / SizeOf(Payload(call).dtype);
+  chunks_per_unit_ = (unit_count_ + chunk_count_ - 1) / chunk_count_;
+}
+
+void Transfer::Move(int64_t chunk) const {
+  const Range range = RangeOf(chunk);
+  const std::vector<Call>& calls = *calls_;
+  const int size = static_cast<int>(calls.size());
+  const int slice = static_cast<int>(range.unit);
+  const int64_t in_slice = range.unit * unit_count_ + range.begin;
+  switch (calls.front().kind) {
+    case CallKind::kAllReduce:
+      return Reduce(range.begin, range.begin, range.count, 0, size);
+    case CallKind::kReduceScatter:
+      return Reduce(in_slice, range.begin, range.count, slice, slice + 1);
+    case CallKind::kAllGather:
+      return CopyToAll(calls[slice], range.begin, in_slice, range.count);
+    case CallKind::kBroadcast:
+      return CopyToAll(calls[calls.front().root], range.begin, range.begin, range.count);
+    case CallKind::kSend:
+      return Copy(calls[0].in, range.begin, calls[1].out, range.begin, range.count);
+    case CallKind::kAllToAll:
+      return Exchange(range);
+    default:
+      return;
+  }
+}
+
+Transfer::Range Transfer::RangeOf(int64_t chunk) const {
+  const int64_t begin = chunk % chunks_per_unit_ * chunk_count_;
+  return {chunk / chunks_per_unit_, begin, std::min(chunk_count_, unit_count_ - begin)};
+}
+
+// Into the outputs of the ranks from `first` up to `last`.
+void Transfer::Reduce(int64_t in_offset, int64_t out_offset, int64_t count, int first,
+                      int last) const {
+  std::vector<const void*> in;
+  for (const Call& call : *calls_) in.push_back(At(call.in, in_offset));
+  std::vector<void*> out;
+  for (int rank = first; rank < last; ++rank) out.push_back(At((*calls_)[rank].out, out_offset));
+  ReduceInRankOrder(calls_->front().out.dtype, calls_->front().op, in, count, out);
+}
+
+void Transfer::CopyToAll(const Call& source, int64_t in_offset, int64_t out_offset,
+                         int64_t count) const {
+  for (const Call& call : *calls_) Copy(source.in, in_offset, call.out, out_offset, count);
+}
+
+// Slice b of rank a and slice a of rank b change places. A rank that works in place is read before
+// it is written.
+void Transfer::Exchange(const Range& range) const {
+  const auto [a, b] = PairOf(range.unit);
+  const Call& low = (*calls_)[a];
+  const Call& high = (*calls_)[b];
+  const int64_t at_low = b * unit_count_ + range.begin;
+  const int64_t at_high = a * unit_count_ + range.begin;
+  const bool low_in_place = low.in.data == low.out.data;
+  const bool high_in_place = high.in.data == high.out.data;
+  if (low_in_place && high_in_place) {
+    if (a == b) return;
+    char* begin = At(low.out, at_low);
+    std::swap_ranges(begin, begin + range.count * SizeOf(low.in.dtype), At(high.out, at_high));
+  } else if (high_in_place) {
+    Copy(high.in, at_high, low.out, at_low, range.count);
+    Copy(low.in, at_low, high.out, at_high, range.count);
+  } else {
+    Copy(low.in, at_low, high.out, at_high, range.count);
+    Copy(high.in, at_high, low.out, at_low, range.count);
+  }
+}
+
+}  // namespace sumonce

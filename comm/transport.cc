@@ -1,0 +1,34 @@
+#include "comm/transport.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+
+namespace sumonce {
+
+void TransportRegistry::Add(Transport transport) {
+  const std::string name = transport.name;
+  const bool added = transports_.emplace(name, std::move(transport)).second;
+  SUMONCE_CHECK(added) << "transport '" << name << "' is registered twice";
+}
+
+absl::StatusOr<const Transport*> TransportRegistry::Find(const std::string& name) const {
+  const auto found = transports_.find(name);
+  if (found != transports_.end()) return &found->second;
+  const auto append_name = [](std::string* out, const auto& entry) { out->append(entry.first); };
+  return absl::NotFoundError(absl::StrCat(
+      "no transport '", name, "'; there are: ", absl::StrJoin(transports_, ", ", append_name)));
+}
+
+const TransportRegistry& Transports() {
+  static const TransportRegistry& registry = *[] {
+    auto* filled = new TransportRegistry;
+    RegisterAllTransports(*filled);
+    return filled;
+  }();
+  return registry;
+}
+
+}  // namespace sumonce
