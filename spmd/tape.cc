@@ -92,6 +92,7 @@ Value Tape::Multiply(Value x, const Scale& factor) {
 
 Value Tape::Use(Param& param) {
   if (!status_.ok()) return {};
+  if (on_use) on_use(param);
   Node node{.kind = Kind::kUse};
   node.needs_grad = param.requires_grad;
   node.param = &param;

@@ -94,6 +94,8 @@ class Tape {
 
   // Called for every collective before it runs; may change its maps or its group (defects, cures).
   std::function<void(const std::string& name, Collective&)> edit_collective;
+  // Called for every use of a parameter, in the forward pass of the module that owns it (marks that change then).
+  std::function<void(Param&)> on_use;
 
  protected:
   // The two ways of running a node that has been appended; sets its dims where the map changes them.

@@ -3,7 +3,9 @@
 // "Finalizers"; megatron/core/distributed/finalize_model_grads.py). The same rules run on numbers and on states.
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 

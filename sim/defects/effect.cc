@@ -1,0 +1,36 @@
+#include "sim/defects/effect.h"
+
+#include <algorithm>
+
+#include "base/status.h"
+
+namespace sumonce {
+
+Effects::Effects(std::span<const Edit> edits, int rank) {
+  for (const Edit& edit : edits) {
+    edits_collectives_ |= std::holds_alternative<CollectiveEdit>(edit.kind);
+    effects_.push_back(std::visit([&](const auto& kind) { return MakeEffect(kind, rank); }, edit.kind));
+  }
+}
+
+void Effects::Attach(Tape& tape) {
+  tape.edit_collective = [this](const std::string& name, Collective& collective) {
+    for (const auto& effect : effects_) effect->OnCollective(name, collective);
+  };
+  tape.on_use = [this](Param& param) {
+    for (const auto& effect : effects_) effect->OnUse(param);
+  };
+}
+
+bool ActsOn(const std::vector<int>& ranks, int rank) {
+  return ranks.empty() || rank == kProver || std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
+std::vector<Axis> AxesOfGroup(const std::string& group) {
+  if (group == "tp") return {Axis::kTp};
+  if (group == "dp") return {Axis::kDp};
+  SUMONCE_CHECK(group == "tp_dp") << "group " << group;
+  return {Axis::kDp, Axis::kTp};
+}
+
+}  // namespace sumonce

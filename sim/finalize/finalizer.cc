@@ -1,0 +1,135 @@
+#include "sim/finalize/finalizer.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "base/text.h"
+
+namespace sumonce {
+namespace {
+
+// The parameters of one list: they share the map and the group, and travel in one buffer.
+struct List {
+  const FinalizeRule* rule = nullptr;
+  std::vector<Param*> params;
+};
+
+std::vector<List> ListsOf(const FinalizeStep& step, const FinalizeConfig& config, std::deque<Param>& params) {
+  std::vector<List> lists;
+  for (const FinalizeRule& rule : step.rules) {
+    const auto same = [&](const List& list) { return list.rule->map == rule.map && list.rule->group == rule.group; };
+    if (std::none_of(lists.begin(), lists.end(), same)) lists.push_back({.rule = &rule, .params = {}});
+  }
+  for (Param& param : params) {
+    const FinalizeRule* rule = Claiming(step, param, config);
+    if (!rule) continue;
+    for (List& list : lists) {
+      if (list.rule->map == rule->map && list.rule->group == rule->group) list.params.push_back(&param);
+    }
+  }
+  // Megatron reduces the summed list before the averaged one.
+  std::stable_sort(lists.begin(), lists.end(),
+                   [](const List& a, const List& b) { return a.rule->map == Map::kSum && b.rule->map != Map::kSum; });
+  return lists;
+}
+
+Tensor Flatten(const std::vector<Param*>& params, double factor) {
+  std::vector<double> flat;
+  for (const Param* param : params) {
+    for (double value : param->main_grad.values()) flat.push_back(value * factor);
+  }
+  const int64_t count = static_cast<int64_t>(flat.size());
+  return Tensor({Plain(Dim::kIn, count)}, std::move(flat));
+}
+
+void Unflatten(const Tensor& flat, const std::vector<Param*>& params) {
+  int64_t at = 0;
+  for (Param* param : params) {
+    std::copy_n(flat.data() + at, param->main_grad.count(), param->main_grad.data());
+    at += param->main_grad.count();
+  }
+}
+
+absl::Status RunList(const FinalizeStep& step, const List& list, const Mesh& mesh, int rank, const GroupComms* comms,
+                     double num_tokens) {
+  const FinalizeRule& rule = *list.rule;
+  if (rule.times_inverse_tokens) {
+    for (Param* param : list.params) ScaleInto(param->main_grad, 1.0 / std::max(num_tokens, 1.0));
+    return absl::OkStatus();
+  }
+  const Group group = mesh.GroupOf(rule.axes, rule.group);
+  const int size = mesh.size(group);
+  if (list.params.empty() || size == 1) return absl::OkStatus();
+  SUMONCE_ASSIGN_OR_RETURN(Communicator * comm, comms->Find(group));
+  const Tensor flat = Flatten(list.params, rule.divide_by_group ? 1.0 / size : 1.0);
+  SUMONCE_ASSIGN_OR_RETURN(const Tensor reduced, RunMap({.map = rule.map}, group, mesh, rank, comm, flat,
+                                                        absl::StrCat("finalizer ", step.name, "/", rule.name).c_str()));
+  Unflatten(reduced, list.params);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const FinalizeRule* FinalizePreset::FindRule(const std::string& rule) const {
+  for (const FinalizeStep& step : steps) {
+    for (const FinalizeRule& candidate : step.rules) {
+      if (candidate.name == rule) return &candidate;
+    }
+  }
+  return nullptr;
+}
+
+void FinalizerRegistry::Add(FinalizePreset preset) {
+  const std::string name = preset.name;
+  SUMONCE_CHECK(presets_.emplace(name, std::move(preset)).second) << "two finalizers are named " << name;
+}
+
+absl::StatusOr<FinalizePreset> FinalizerRegistry::Find(const std::string& name) const {
+  const auto found = presets_.find(name);
+  if (found != presets_.end()) return found->second;
+  return absl::NotFoundError(absl::StrCat("unknown finalizer \"", name, "\"; there are: ", absl::StrJoin(names(), ", ")));
+}
+
+std::vector<std::string> FinalizerRegistry::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, preset] : presets_) names.push_back(name);
+  return names;
+}
+
+const FinalizerRegistry& Finalizers() {
+  static const FinalizerRegistry* registry = [] {
+    auto* filled = new FinalizerRegistry;
+    RegisterAllFinalizers(*filled);
+    return filled;
+  }();
+  return *registry;
+}
+
+const FinalizeRule* Claiming(const FinalizeStep& step, const Param& param, const FinalizeConfig& config) {
+  if (!param.requires_grad) return nullptr;
+  for (const FinalizeRule& rule : step.rules) {
+    if (rule.claims(param, config)) return &rule;
+  }
+  return nullptr;
+}
+
+absl::Status RunFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config, const Mesh& mesh, int rank,
+                             const GroupComms* comms, double num_tokens, std::deque<Param>& params) {
+  for (const List& list : ListsOf(step, config, params)) {
+    SUMONCE_RETURN_IF_ERROR(RunList(step, list, mesh, rank, comms, num_tokens));
+  }
+  return absl::OkStatus();
+}
+
+State ApplyFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config, const Mesh& mesh, const Param& param,
+                        State state) {
+  const FinalizeRule* rule = Claiming(step, param, config);
+  if (!rule || rule->times_inverse_tokens) return state;  // 1/num_tokens: the reference's own number too
+  const Group group = mesh.GroupOf(rule->axes, rule->group);
+  if (rule->divide_by_group) state = Apply(Scale::SizeOfGroup(group, -1), state);
+  return Apply({.map = rule->map}, group, state, -1);
+}
+
+}  // namespace sumonce

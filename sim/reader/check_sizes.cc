@@ -1,0 +1,69 @@
+// Sizes that an axis cuts: units, axis, and the sizes that would do.
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "sim/reader/reading.h"
+
+namespace sumonce {
+namespace {
+
+// Units that tp cuts, where the file says them.
+struct CutUnits {
+  Block block;
+  std::string field;
+  int64_t units;
+  std::string why;  // "", or a condition that could be dropped instead
+};
+
+std::vector<CutUnits> UnitsCutByTp(const Block& root, const Scenario& scenario) {
+  const Block model = root.Child("model");
+  std::vector<CutUnits> cuts = {{model, "vocab", scenario.model.vocab, ""}};
+  const std::vector<Block> layers = model.Children("layer");
+  for (size_t i = 0; i < scenario.model.layers.size(); ++i) {
+    const DecoderLayerConfig& layer = scenario.model.layers[i];
+    if (const auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer)) {
+      cuts.push_back(
+          {layers[i].Child("self_attention"), "num_query_groups", attention->num_query_groups, ""});
+    }
+    if (const auto* gdn = std::get_if<GatedDeltaNetConfig>(&layer.mixer)) {
+      cuts.push_back(
+          {layers[i].Child("linear_attention"), "num_key_heads", gdn->num_key_heads, ""});
+    }
+    if (layer.mlp) cuts.push_back({layers[i].Child("mlp"), "ffn", layer.mlp->ffn, ""});
+  }
+  if (scenario.sequence_parallel) {
+    cuts.push_back(
+        {root.Child("data"), "sequence", scenario.data.sequence, ", or sequence_parallel: false"});
+  }
+  return cuts;
+}
+
+// "1, 2 or 4": what divides all the units.
+std::string SizesThatDo(const std::vector<CutUnits>& cuts) {
+  int64_t common = 0;
+  for (const CutUnits& cut : cuts) common = std::gcd(common, cut.units);
+  std::vector<std::string> sizes;
+  for (int64_t size = 1; size <= std::min<int64_t>(common, 1024); ++size) {
+    if (common % size == 0) sizes.push_back(std::to_string(size));
+  }
+  return OneOf(sizes);
+}
+
+}  // namespace
+
+void CheckSizes(const Block& root, Reading& reading) {
+  const int tp = reading.scenario.mesh.tp;
+  const std::vector<CutUnits> cuts = UnitsCutByTp(root, reading.scenario);
+  for (const CutUnits& cut : cuts) {
+    if (cut.units % tp == 0) continue;
+    const int64_t below = cut.units / tp * tp;
+    cut.block.Add(cut.field,
+                  absl::StrCat(cut.field, ": ", cut.units, " cannot be cut by ",
+                               Said(Axis::kTp, reading), ", expected a multiple of ", tp, "; take ",
+                               below > 0 ? absl::StrCat(below, " or ") : "", below + tp,
+                               ", or for the whole file tp ", SizesThatDo(cuts), cut.why));
+  }
+}
+
+}  // namespace sumonce

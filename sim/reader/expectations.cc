@@ -1,0 +1,113 @@
+// What must be found: proto/expect.proto.
+#include "absl/strings/str_cat.h"
+#include "sim/reader/coefficient.h"
+#include "sim/reader/reading.h"
+
+namespace sumonce {
+namespace {
+
+// Mechanisms of a run as a whole, which name no parameter.
+bool OfTheRun(Mechanism mechanism) { return mechanism >= Mechanism::kCollectiveMismatch; }
+
+Mechanism ReadMechanism(const Block& block) {
+  const std::string name = block.EnumName("mechanism");
+  if (!block.Given("mechanism")) return Mechanism::kNone;
+  for (int i = 0; i <= static_cast<int>(Mechanism::kNotFinite); ++i) {
+    if (Name(static_cast<Mechanism>(i)) == name && i > 0) return static_cast<Mechanism>(i);
+  }
+  block.Add("mechanism", "mechanism: " + name + ", expected one of docs/THEORY.md \"Verdicts\"");
+  return Mechanism::kNone;
+}
+
+std::optional<Axis> ReadAxis(const Block& block) {
+  if (!block.Given("axis")) return std::nullopt;
+  return block.Choice("axis", Axis::kTp,
+                      {{"TP", Axis::kTp},
+                       {"CP", Axis::kCp},
+                       {"DP", Axis::kDp},
+                       {"PP", Axis::kPp},
+                       {"EP", Axis::kEp},
+                       {"ETP", Axis::kEtp},
+                       {"EDP", Axis::kEdp}});
+}
+
+std::string ReadCoefficient(const Block& block) {
+  const std::string text = block.Text("coefficient");
+  if (text.empty() || text == "none: per rank" || text == "none: a mixture") return text;
+  const auto mesh = Mesh::Create(MeshSizes());
+  const auto scale = ParseCoefficient(text, *mesh);
+  if (scale.ok()) return text;
+  block.Add("coefficient",
+            absl::StrCat("coefficient: \"", text, "\" ", scale.status().message(),
+                         ", expected a product such as \"tp\", \"1/tp\", \"2*tp^2/dp\" or \"0\", "
+                         "\"none: per rank\" or \"none: a mixture\""));
+  return "";
+}
+
+void CheckParam(const Block& block, const Expectation& expected, Reading& reading) {
+  if (!expected.param.empty()) {
+    reading.globs.push_back({.block = block,
+                             .field = "param",
+                             .index = 0,
+                             .glob = expected.param,
+                             .kind = GlobUse::Kind::kTrainable});
+  } else if (!OfTheRun(expected.mechanism)) {
+    block.Missing(
+        "expect has no param, expected a glob such as param: \"*.lora_B\"; only "
+        "COLLECTIVE_MISMATCH, "
+        "DEADLOCK, RANK_LOST, NONDETERMINISTIC and NOT_FINITE speak of the run itself");
+  }
+}
+
+void CheckMechanism(const Block& block, const Expectation& expected) {
+  const bool wrong = expected.outcome == Outcome::kWrong;
+  if (wrong && expected.mechanism == Mechanism::kNone) {
+    block.Missing("expect has no mechanism, expected one: mechanism: MISSING_SUM");
+  }
+  if (!wrong && expected.mechanism != Mechanism::kNone) {
+    block.Add("mechanism", absl::StrCat("mechanism: ", block.EnumName("mechanism"),
+                                        " beside outcome: ", block.EnumName("outcome"),
+                                        ", expected none; only WRONG has a mechanism"));
+  }
+}
+
+void ReadOperation(const Block& block, Expectation& expected, Reading& reading) {
+  expected.operation = block.Text("operation");
+  if (expected.operation.empty()) return;
+  if (expected.mechanism != Mechanism::kUpstream) {
+    block.Add("operation", "operation without mechanism: UPSTREAM, expected none; take it out");
+  }
+  reading.globs.push_back({.block = block,
+                           .field = "operation",
+                           .index = 0,
+                           .glob = expected.operation,
+                           .kind = GlobUse::Kind::kOperation});
+}
+
+}  // namespace
+
+void ReadExpectations(const Block& root, Reading& reading) {
+  for (const Block& block : root.Children("expect")) {
+    Expectation expected = {.param = block.Text("param"),
+                            .outcome = block.Choice("outcome", Outcome::kWrong,
+                                                    {{"RIGHT", Outcome::kRight},
+                                                     {"WRONG", Outcome::kWrong},
+                                                     {"NO_STATEMENT", Outcome::kNoStatement},
+                                                     {"NO_EVIDENCE", Outcome::kNoEvidence}}),
+                            .mechanism = ReadMechanism(block),
+                            .axis = ReadAxis(block),
+                            .coefficient = ReadCoefficient(block),
+                            .step = std::nullopt,
+                            .operation = "",
+                            .location = block.at()};
+    if (block.Given("step")) {
+      expected.step = static_cast<int>(block.Int("step", 1, 1, reading.scenario.steps));
+    }
+    ReadOperation(block, expected, reading);
+    CheckParam(block, expected, reading);
+    CheckMechanism(block, expected);
+    reading.scenario.expectations.push_back(std::move(expected));
+  }
+}
+
+}  // namespace sumonce

@@ -1,0 +1,30 @@
+// The adapters: proto/lora.proto.
+#include "sim/reader/reading.h"
+
+namespace sumonce {
+
+void ReadLora(const Block& root, Reading& reading) {
+  LayerConfig& common = reading.scenario.model.common;
+  common.train_base = true;
+  if (!root.Given("lora")) return;
+  const Block block = root.Child("lora");
+  LoraConfig& lora = common.lora;
+  lora.enabled = true;
+  lora.r = block.Int("r", lora.r, 1, 4096);
+  lora.scaling = static_cast<double>(block.Int("lora_alpha", 16, 1)) / static_cast<double>(lora.r);
+  lora.zero_init_B = block.Choice("init_B", false, {{"RANDOM", false}, {"ZERO", true}});
+  common.train_base = block.Flag("train_base");
+  lora.targets = block.Texts("target");
+  if (lora.targets.empty()) {
+    block.Missing("lora has no target, expected modules such as target: \"linear_proj\"");
+  }
+  for (size_t i = 0; i < lora.targets.size(); ++i) {
+    reading.globs.push_back({.block = block,
+                             .field = "target",
+                             .index = static_cast<int>(i),
+                             .glob = lora.targets[i],
+                             .kind = GlobUse::Kind::kLinear});
+  }
+}
+
+}  // namespace sumonce

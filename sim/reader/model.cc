@@ -1,0 +1,112 @@
+// The model: its layers, with the sizes that have to fit each other. proto/model.proto says what
+// the fields mean.
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "sim/reader/reading.h"
+
+namespace sumonce {
+namespace {
+
+constexpr int64_t kMaxExtent = int64_t{1} << 24;
+constexpr int kMaxLayers = 1000;
+
+// `whole` has to be a multiple of `part`.
+void CheckMultiple(const Block& block, const char* whole_name, int64_t whole, const char* part_name,
+                   int64_t part) {
+  if (whole % part == 0) return;
+  const int64_t below = whole / part * part;
+  block.Add(whole_name,
+            absl::StrCat(whole_name, ": ", whole, ", expected a multiple of ", part_name, "=", part,
+                         "; take ", below > 0 ? absl::StrCat(below, " or ") : "", below + part));
+}
+
+SelfAttentionConfig ReadAttention(const Block& block, int64_t hidden) {
+  SelfAttentionConfig config = {.hidden = hidden, .qk_layernorm = false};
+  const auto extent = [&](const char* field, int64_t fallback) {
+    return block.Int(field, fallback, 1, kMaxExtent);
+  };
+  config.num_query_groups = extent("num_query_groups", config.num_query_groups);
+  const int64_t heads = extent("num_heads", config.num_query_groups * config.heads_per_group);
+  CheckMultiple(block, "num_heads", heads, "num_query_groups", config.num_query_groups);
+  config.heads_per_group = std::max<int64_t>(1, heads / config.num_query_groups);
+  config.head_dim = extent("head_dim", config.head_dim);
+  const int64_t even = config.head_dim / 2 * 2;
+  config.rope.rotary_dim = block.Int("rotary_dim", even, 0, config.head_dim);
+  CheckMultiple(block, "rotary_dim", config.rope.rotary_dim, "two", 2);
+  config.rope.base = block.Number("rope_theta", config.rope.base, 1);
+  config.qk_layernorm = block.Flag("qk_layernorm");
+  config.output_gate = block.Flag("output_gate");
+  return config;
+}
+
+GatedDeltaNetConfig ReadGatedDeltaNet(const Block& block, int64_t hidden) {
+  GatedDeltaNetConfig config = {.hidden = hidden};
+  const auto extent = [&](const char* field, int64_t& value) {
+    value = block.Int(field, value, 1, kMaxExtent);
+  };
+  extent("num_key_heads", config.num_key_heads);
+  extent("num_value_heads", config.num_value_heads);
+  extent("key_head_dim", config.key_head_dim);
+  extent("value_head_dim", config.value_head_dim);
+  extent("conv_kernel_dim", config.conv_kernel_dim);
+  CheckMultiple(block, "num_value_heads", config.num_value_heads, "num_key_heads",
+                config.num_key_heads);
+  config.mode =
+      block.Choice("mode", config.mode,
+                   {{"UPSTREAM", GdnMode::kUpstream}, {"GATHER_REGION", GdnMode::kGatherRegion}});
+  config.packing = block.Choice(
+      "packing", config.packing,
+      {{"MEGATRON", GdnPacking::kMegatron}, {"PER_KEY_HEAD", GdnPacking::kPerKeyHead}});
+  config.decoupled_norm = block.Flag("decoupled_norm");
+  return config;
+}
+
+MlpConfig ReadMlp(const Block& block, int64_t hidden) {
+  MlpConfig config = {.hidden = hidden};
+  config.ffn = block.Int("ffn", config.ffn, 1, kMaxExtent);
+  config.activation =
+      block.Choice("activation", config.activation,
+                   {{"SWIGLU", Activation::kSwiglu}, {"LINEAR", Activation::kLinear}});
+  config.layer_norm = !block.Flag("no_norm");
+  return config;
+}
+
+DecoderLayerConfig ReadLayer(const Block& block, int64_t hidden) {
+  DecoderLayerConfig layer;
+  const std::string mixer = block.Which("mixer");
+  layer.mixer = std::monostate();
+  if (mixer == "self_attention") layer.mixer = ReadAttention(block.Child(mixer), hidden);
+  if (mixer == "linear_attention") layer.mixer = ReadGatedDeltaNet(block.Child(mixer), hidden);
+  if (block.Given("mlp")) layer.mlp = ReadMlp(block.Child("mlp"), hidden);
+  if (mixer.empty() && !layer.mlp) {
+    block.Missing("this layer is empty, expected self_attention, linear_attention or mlp");
+  }
+  return layer;
+}
+
+}  // namespace
+
+void ReadModel(const Block& root, Reading& reading) {
+  const Block block = root.Child("model");
+  ModelConfig& model = reading.scenario.model;
+  model.vocab = block.Int("vocab", model.vocab, 2, kMaxExtent);
+  model.hidden = block.Int("hidden", model.hidden, 1, kMaxExtent);
+  model.head = block.Choice("head", model.head,
+                            {{"CROSS_ENTROPY", Head::kCrossEntropy}, {"PROBE", Head::kProbe}});
+  model.common.norm =
+      block.Choice("norm", model.common.norm,
+                   {{"PLAIN", NormKind::kPlain}, {"ZERO_CENTERED", NormKind::kZeroCentered}});
+  model.common.norm_eps = block.Number("norm_eps", model.common.norm_eps, 0);
+  model.common.init_std = block.Number("init_std", model.common.init_std, 0);
+  const std::vector<Block> layers = block.Children("layer");
+  if (layers.empty()) {
+    block.Missing("the model has no layer, expected at least one: model { layer { ... } }");
+  }
+  if (layers.size() > kMaxLayers) {
+    block.Add("layer", absl::StrCat(layers.size(), " layers, expected at most ", kMaxLayers));
+    return;
+  }
+  for (const Block& layer : layers) model.layers.push_back(ReadLayer(layer, model.hidden));
+}
+
+}  // namespace sumonce

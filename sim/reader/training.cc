@@ -1,0 +1,59 @@
+// What happens in and after a step: loss, optimizer, steps, finalizer, export.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "sim/finalize/finalizer.h"
+#include "sim/reader/reading.h"
+
+namespace sumonce {
+namespace {
+
+void ReadOptimizer(const Block& block, OptimizerConfig& optimizer) {
+  constexpr double kBelowOne = 1 - 1e-12;
+  optimizer.lr = block.Number("lr", optimizer.lr, 0);
+  optimizer.beta1 = block.Number("beta1", optimizer.beta1, 0, kBelowOne);
+  optimizer.beta2 = block.Number("beta2", optimizer.beta2, 0, kBelowOne);
+  optimizer.eps = block.Number("eps", optimizer.eps, 0);
+  optimizer.weight_decay = block.Number("weight_decay", optimizer.weight_decay, 0);
+}
+
+bool HasQkLayernorm(const ModelConfig& model) {
+  return std::any_of(model.layers.begin(), model.layers.end(), [](const DecoderLayerConfig& layer) {
+    const auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer);
+    return attention && attention->qk_layernorm;
+  });
+}
+
+void ReadFinalizer(const Block& root, Scenario& scenario) {
+  const std::string name = root.Text("finalizer");
+  if (!name.empty()) scenario.finalizer = name;
+  const std::vector<std::string> names = Finalizers().names();
+  if (std::find(names.begin(), names.end(), scenario.finalizer) == names.end()) {
+    root.Add("finalizer", absl::StrCat("finalizer: unknown \"", scenario.finalizer, "\", expected ",
+                                       OneOf(names), DidYouMean(scenario.finalizer, names)));
+  }
+  scenario.qk_layernorm =
+      root.Given("qk_layernorm") ? root.Flag("qk_layernorm") : HasQkLayernorm(scenario.model);
+}
+
+}  // namespace
+
+void ReadTraining(const Block& root, Reading& reading) {
+  Scenario& scenario = reading.scenario;
+  scenario.loss =
+      root.Choice("loss", scenario.loss,
+                  {{"PER_TOKEN", LossMode::kPerToken}, {"MEAN_OF_CELLS", LossMode::kMeanOfCells}});
+  ReadOptimizer(root.Child("optimizer"), scenario.optimizer);
+  scenario.steps = static_cast<int>(root.Int("steps", scenario.steps, 1, 100000));
+  scenario.record_every = static_cast<int>(root.Int("record_every", scenario.record_every, 1));
+  scenario.seed = reading.overrides->seed.value_or(root.Unsigned("seed", scenario.seed));
+  ReadFinalizer(root, scenario);
+  scenario.export_adapter = root.Flag("export_adapter");
+  if (scenario.export_adapter && !scenario.model.common.lora.enabled) {
+    root.Add("export_adapter",
+             "export_adapter without lora, expected an adapter to export; add "
+             "lora { target: ... } or take it out");
+  }
+}
+
+}  // namespace sumonce

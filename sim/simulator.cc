@@ -1,0 +1,265 @@
+#include "sim/simulator.h"
+
+#include <algorithm>
+
+#include "base/digest.h"
+#include "base/status.h"
+#include "sim/data.h"
+#include "sim/defects/effect.h"
+#include "sim/optimizer.h"
+#include "spmd/whole.h"
+
+namespace sumonce {
+namespace {
+
+// One rank: its model, its effects, and what it leaves behind.
+class RankRun {
+ public:
+  RankRun(const Scenario& scenario, std::shared_ptr<const Mesh> mesh, int rank, std::span<const Edit> edits,
+          const SimOptions& options, const std::vector<std::vector<Microbatch>>& data)
+      : scenario_(scenario), mesh_(std::move(mesh)), rank_(rank), effects_(edits, rank), options_(options), data_(data),
+        optimizer_(scenario.optimizer), config_(EffectiveFinalizeConfig(scenario, *mesh_)) {}
+
+  absl::Status Run(Communicator* world, const Weights& start, const std::vector<int>& recorded, RankRecords& records) {
+    SUMONCE_RETURN_IF_ERROR(Build(world, start));
+    for (size_t i = 0; i < data_.size(); ++i) {
+      const int step = static_cast<int>(i) + 1;
+      const bool record = std::find(recorded.begin(), recorded.end(), step) != recorded.end();
+      StepRecord step_record{.step = step};
+      SUMONCE_RETURN_IF_ERROR(Step(data_[i], step_record));
+      if (record) records.push_back(std::move(step_record));
+    }
+    return absl::OkStatus();
+  }
+
+  KeptTape kept() const { return kept_; }
+
+ private:
+  absl::Status Build(Communicator* world, const Weights& start) {
+    ModelConfig config = EffectiveModel(scenario_, *mesh_);
+    for (const auto& effect : effects_.all()) effect->OnConfig(config);
+    model_ = std::make_shared<Model>(config);
+    LoadWeights(start, *mesh_, rank_, model_->params());
+    for (const auto& effect : effects_.all()) effect->OnBuilt(model_->params());
+    SUMONCE_ASSIGN_OR_RETURN(preset_, Finalizers().Find(scenario_.finalizer));
+    for (const auto& effect : effects_.all()) effect->OnPreset(preset_);
+    if (!world) return absl::OkStatus();
+    SUMONCE_ASSIGN_OR_RETURN(
+        comms_, GroupComms::Create(*world, *mesh_,
+                                   {mesh_->GroupOf(Axis::kTp), mesh_->GroupOf(Axis::kDp),
+                                    mesh_->GroupOf({Axis::kDp, Axis::kTp}, "tp_dp")}));
+    return absl::OkStatus();
+  }
+
+  absl::Status Step(const std::vector<Microbatch>& microbatches, StepRecord& record) {
+    for (Param& param : model_->params().all()) {
+      record.params[param.name].weight_before = param.weight;
+      if (param.requires_grad && !Keeps(param)) param.main_grad = Tensor(param.weight.dims());
+    }
+    for (size_t i = 0; i < microbatches.size(); ++i) {
+      SUMONCE_RETURN_IF_ERROR(RunMicrobatch(microbatches[i], static_cast<int>(i), record));
+    }
+    for (const auto& effect : effects_.all()) effect->OnBackwardDone(model_->params());
+    SUMONCE_RETURN_IF_ERROR(Finalize(record));
+    optimizer_.Step(model_->params().all());
+    for (Param& param : model_->params().all()) {
+      ParamRecord& entry = record.params[param.name];
+      entry.weight_after = param.weight;
+      entry.marks = param.marks;
+    }
+    return absl::OkStatus();
+  }
+
+  // A kept buffer is a fault of the second step on: nothing is stale in the first.
+  bool Keeps(const Param& param) const {
+    return std::any_of(effects_.all().begin(), effects_.all().end(),
+                       [&](const auto& effect) { return effect->KeepsBuffer(param); });
+  }
+
+  absl::Status RunMicrobatch(const Microbatch& microbatch, int index, StepRecord& record) {
+    auto tape = std::make_shared<NumericTape>(*mesh_, rank_, &comms_);
+    if (options_.keep_tapes && !kept_.tape) {
+      tape->KeepGradients();
+      kept_ = {mesh_, model_, tape};
+    }
+    effects_.Attach(*tape);
+    const Value loss = model_->Forward(*tape, InputsOf(microbatch), LossScale(scenario_, *mesh_));
+    tape->Backward(loss);
+    SUMONCE_RETURN_IF_ERROR(tape->status());
+    record.loss += tape->value(loss).data()[0];
+    record.num_tokens += microbatch.num_tokens;
+    AddTerms(*tape, index, record);
+    return absl::OkStatus();
+  }
+
+  // The gradient of every use, summed into the microbatch's term, and that into main_grad.
+  void AddTerms(const NumericTape& tape, int index, StepRecord& record) {
+    std::map<Param*, Tensor> terms;
+    for (size_t id = 0; id < tape.nodes().size(); ++id) {
+      const Tape::Node& node = tape.nodes()[id];
+      if (node.kind != Tape::Kind::kUse || !node.param->requires_grad) continue;
+      const Tensor grad = tape.grad(static_cast<int>(id)).empty() ? Tensor(node.dims) : tape.grad(static_cast<int>(id));
+      Accumulate(record.params[node.param->name].uses[node.name], grad);
+      Accumulate(terms[node.param], grad);
+    }
+    for (Param& param : model_->params().all()) {
+      if (!param.requires_grad) continue;
+      Tensor term = terms.contains(&param) ? terms[&param].Clone() : Tensor(param.weight.dims());
+      int times = 1;
+      for (const auto& effect : effects_.all()) {
+        effect->OnTerm(param, term);
+        times *= effect->TimesCounted(param, index);
+      }
+      for (int i = 0; i < times; ++i) AddInto(param.main_grad, term);
+      record.params[param.name].terms.push_back(std::move(term));
+    }
+  }
+
+  static void Accumulate(Tensor& sum, const Tensor& term) {
+    if (sum.empty()) {
+      sum = term.Clone();
+    } else {
+      AddInto(sum, term);
+    }
+  }
+
+  absl::Status Finalize(StepRecord& record) {
+    for (Param& param : model_->params().all()) {
+      if (param.requires_grad) record.params[param.name].contribution = param.main_grad.Clone();
+    }
+    for (const FinalizeStep& step : preset_.steps) {
+      SUMONCE_RETURN_IF_ERROR(RunFinalizeStep(step, config_, *mesh_, rank_, &comms_, record.num_tokens,
+                                              model_->params().all()));
+      for (Param& param : model_->params().all()) {
+        if (!param.requires_grad) continue;
+        ParamRecord& entry = record.params[param.name];
+        const FinalizeRule* rule = Claiming(step, param, config_);
+        entry.rules.push_back(rule ? rule->name : "");
+        entry.after.push_back(param.main_grad.Clone());
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const Scenario& scenario_;
+  std::shared_ptr<const Mesh> mesh_;
+  int rank_;
+  Effects effects_;
+  const SimOptions& options_;
+  const std::vector<std::vector<Microbatch>>& data_;
+  AdamW optimizer_;
+  FinalizeConfig config_;
+  FinalizePreset preset_;
+  GroupComms comms_;
+  std::shared_ptr<Model> model_;
+  KeptTape kept_;
+};
+
+absl::StatusOr<std::vector<std::vector<Microbatch>>> DataOf(const Scenario& scenario, int first_step, int steps) {
+  std::vector<std::vector<Microbatch>> data;
+  for (int step = first_step; step < first_step + steps; ++step) {
+    SUMONCE_ASSIGN_OR_RETURN(std::vector<Microbatch> microbatches, MakeData(scenario, step));
+    data.push_back(std::move(microbatches));
+  }
+  return data;
+}
+
+std::string DigestOf(const RunRecord& record) {
+  Digest digest;
+  for (const RankRecords& rank : record.ranks) {
+    for (const StepRecord& step : rank) {
+      digest.Add(std::span<const double>(&step.loss, 1));
+      for (const auto& [name, param] : step.params) {
+        digest.Add(name);
+        digest.Add(param.contribution.values());
+        for (const Tensor& after : param.after) digest.Add(after.values());
+        digest.Add(param.weight_after.values());
+      }
+    }
+  }
+  return digest.Hex();
+}
+
+}  // namespace
+
+ModelConfig EffectiveModel(const Scenario& scenario, const Mesh& mesh) {
+  ModelConfig config = scenario.model;
+  config.common.sequence_parallel = scenario.sequence_parallel && mesh.size(Axis::kTp) > 1;
+  return config;
+}
+
+FinalizeConfig EffectiveFinalizeConfig(const Scenario& scenario, const Mesh& mesh) {
+  return {.sequence_parallel = scenario.sequence_parallel && mesh.size(Axis::kTp) > 1,
+          .qk_layernorm = scenario.qk_layernorm,
+          .per_token_loss = scenario.loss == LossMode::kPerToken};
+}
+
+std::vector<int> RecordedSteps(const Scenario& scenario) {
+  std::vector<int> steps;
+  for (int step = 1; step < scenario.steps; step += std::max(scenario.record_every, 1)) steps.push_back(step);
+  steps.push_back(scenario.steps);
+  return steps;
+}
+
+SimResult Simulate(const Scenario& scenario, std::span<const Edit> edits, const Weights& start, const SimOptions& options) {
+  SimResult result;
+  absl::StatusOr<Mesh> mesh = Mesh::Create(scenario.mesh);
+  SUMONCE_CHECK(mesh.ok()) << mesh.status();
+  const auto shared_mesh = std::make_shared<const Mesh>(*std::move(mesh));
+  const absl::StatusOr<std::vector<std::vector<Microbatch>>> data = DataOf(scenario, 1, scenario.steps);
+  const absl::StatusOr<const Transport*> transport = Transports().Find(options.transport);
+  if (!data.ok() || !transport.ok()) {
+    result.status = data.ok() ? transport.status() : data.status();
+    return result;
+  }
+  const int world_size = shared_mesh->world_size();
+  result.record.ranks.resize(world_size);
+  result.tapes.resize(options.keep_tapes ? world_size : 0);
+  const std::vector<int> recorded = RecordedSteps(scenario);
+  result.status = (*transport)->run({.world_size = world_size, .executor = options.executor}, [&](Communicator& world) {
+    const int rank = world.rank();
+    RankRun run(scenario, shared_mesh, rank, edits, options, *data);
+    absl::Status status = run.Run(&world, start, recorded, result.record.ranks[rank]);
+    if (options.keep_tapes) result.tapes[rank] = run.kept();
+    return status;
+  });
+  result.digest = DigestOf(result.record);
+  return result;
+}
+
+SimResult SimulateReference(const Scenario& scenario, const Weights& start, int first_step, int steps,
+                            const SimOptions& options) {
+  SimResult result;
+  const auto mesh = std::make_shared<const Mesh>(*Mesh::Create({}));
+  const absl::StatusOr<std::vector<std::vector<Microbatch>>> data = DataOf(scenario, first_step, steps);
+  if (!data.ok()) {
+    result.status = data.status();
+    return result;
+  }
+  std::vector<int> all;
+  for (int step = 1; step <= steps; ++step) all.push_back(step);
+  result.record.ranks.resize(1);
+  RankRun run(scenario, mesh, 0, {}, options, *data);
+  result.status = run.Run(nullptr, start, all, result.record.ranks[0]);
+  if (options.keep_tapes) result.tapes.push_back(run.kept());
+  for (StepRecord& step : result.record.ranks[0]) step.step += first_step - 1;
+  return result;
+}
+
+Assembled AssembleWeights(const Scenario& scenario, const RunRecord& record, size_t recorded_step) {
+  const Mesh mesh = *Mesh::Create(scenario.mesh);
+  Model model(EffectiveModel(scenario, mesh));
+  Assembled assembled;
+  for (const Param& param : model.params().all()) {
+    std::vector<Tensor> ranks;
+    for (const RankRecords& rank : record.ranks) {
+      ranks.push_back(rank[recorded_step].params.at(param.name).weight_before);
+    }
+    Joined joined = Join(param.shards.Target(mesh), mesh, ranks);
+    assembled.weights[param.name] = joined.whole;
+    if (joined.spread != 0) assembled.drifted.push_back(param.name);
+  }
+  return assembled;
+}
+
+}  // namespace sumonce

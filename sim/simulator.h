@@ -1,0 +1,57 @@
+// A scenario becomes a run: ranks build the model, run forward and backward over their microbatches, finalize their gradients,
+// step the optimizer, and leave a record. The unsharded reference is the same code on a mesh of size 1 without edits.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "comm/transport.h"
+#include "sim/finalize/finalizer.h"
+#include "sim/record.h"
+#include "sim/scenario.h"
+#include "sim/weights.h"
+#include "spmd/numeric_tape.h"
+
+namespace sumonce {
+
+struct SimOptions {
+  std::string transport = "in_process";
+  ExecutorOptions executor;
+  bool keep_tapes = false;         // keeps every operation of the first recorded microbatch, for localisation
+};
+
+// One rank's tape with what it points into.
+struct KeptTape {
+  std::shared_ptr<const Mesh> mesh;
+  std::shared_ptr<Model> model;
+  std::shared_ptr<NumericTape> tape;
+};
+
+struct SimResult {
+  absl::Status status;             // the failure that ended the run, if one did
+  RunRecord record;                // of the ranks, as far as they came
+  std::vector<KeptTape> tapes;     // keep_tapes: per rank
+  std::string digest;              // over every rank's recorded gradients, weights and losses, in rank order
+};
+
+// Runs all steps with these edits on the scenario's mesh.
+SimResult Simulate(const Scenario& scenario, std::span<const Edit> edits, const Weights& start, const SimOptions& options);
+
+// The unsharded reference: `steps` steps from `start`, the data beginning at step `first_step`.
+SimResult SimulateReference(const Scenario& scenario, const Weights& start, int first_step, int steps,
+                            const SimOptions& options);
+
+// The whole weights at the start of a step, and whether the ranks' replicas agree to the last bit.
+struct Assembled {
+  Weights weights;
+  std::vector<std::string> drifted;  // parameters whose replicas differ
+};
+Assembled AssembleWeights(const Scenario& scenario, const RunRecord& record, size_t recorded_step);
+
+// The configuration of the model on this mesh: sequence parallelism is ineffective at tp 1.
+ModelConfig EffectiveModel(const Scenario& scenario, const Mesh& mesh);
+FinalizeConfig EffectiveFinalizeConfig(const Scenario& scenario, const Mesh& mesh);
+// The steps that are recorded and compared: 1, 1 + record_every, ..., and the last.
+std::vector<int> RecordedSteps(const Scenario& scenario);
+
+}  // namespace sumonce
