@@ -79,6 +79,7 @@ State AbstractTape::BackwardCollective(const Node& node, int id) const {
 }
 
 void AbstractTape::Accumulate(int id, const State& grad, int operation) {
+  edges_[{operation, id}] = grad;
   grads_[id] = has_grad_[id] ? Join(grads_[id], grad, operation) : grad;
   has_grad_[id] = true;
 }

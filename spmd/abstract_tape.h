@@ -15,6 +15,8 @@ class AbstractTape : public Tape {
   // The gradient's state; no entry (false) where none arrived.
   bool has_grad(int node) const { return has_grad_[node]; }
   const State& grad(int node) const { return grads_[node]; }
+  // What each operation sends back to each operand, (operation, operand) -> state.
+  const std::map<std::pair<int, int>, State>& edges() const { return edges_; }
   // What a fault's operation index means: the name of that operation.
   std::string OperationName(int node) const { return node < 0 ? "" : nodes_[node].name; }
   // The communication (or input) that cut `node`'s value along the atomic axis: "" if it is not a shard.
@@ -35,6 +37,7 @@ class AbstractTape : public Tape {
   std::vector<State> values_;
   std::vector<State> grads_;
   std::vector<bool> has_grad_;
+  std::map<std::pair<int, int>, State> edges_;
 };
 
 }  // namespace sumonce

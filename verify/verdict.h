@@ -35,6 +35,7 @@ struct Verdict {
   std::vector<std::string> per_rank;   // "rank 0: exactly zero", ...
   std::vector<std::string> evidence;   // sentences
   std::vector<std::string> affected;   // UPSTREAM: the parameters listed under it
+  std::vector<Mechanism> consequences; // REPLICA_DRIFT, EXPORT_DIFFERS: what follows from it
 };
 
 // What the proof says of one parameter.
@@ -54,7 +55,7 @@ struct Proof {
 
 // A cure that a diagnosis proposes, and how its trial went.
 struct CureTrial {
-  Edit cure;
+  std::vector<Edit> edits;
   std::string text;                // "set sequence_parallel=true on this parameter"
   bool tried = false;
   bool right_in_numbers = false;

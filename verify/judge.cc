@@ -1,0 +1,156 @@
+#include "verify/judge.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace sumonce {
+namespace {
+
+constexpr Axis kAxes[] = {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp};
+
+// What is wrong along one atomic axis.
+enum class AxisFault { kNone, kUnsummed, kMixed, kExcess, kShortfall, kScaledShard };
+
+AxisFault FaultAlong(const State& target, const State& before, const State& after, const Scale& sound, int a) {
+  if (after[a].layout == Layout::kMixed) return AxisFault::kMixed;
+  if (after[a].layout == Layout::kPartial) return AxisFault::kUnsummed;
+  if (after[a].layout != target[a].layout) return AxisFault::kMixed;
+  const int exponent = after.scale.exponent(a);
+  if (exponent == 0) return AxisFault::kNone;
+  // A shard can have got its factor from no action of the finalizer: it arrived with it.
+  const bool arrived = before.scale.exponent(a) - sound.exponent(a) == exponent;
+  if (before[a].layout == Layout::kShard && arrived) return AxisFault::kScaledShard;
+  return exponent > 0 ? AxisFault::kExcess : AxisFault::kShortfall;
+}
+
+std::vector<int> AtomicOf(const Mesh& mesh, Axis axis) { return mesh.GroupOf(axis).atomic; }
+
+Axis AxisOf(const Mesh& mesh, int a) {
+  for (Axis axis : kAxes) {
+    for (int inside : AtomicOf(mesh, axis)) {
+      if (inside == a) return axis;
+    }
+  }
+  return Axis::kTp;
+}
+
+Mechanism MechanismOf(AxisFault fault, GradClass grad_class) {
+  switch (fault) {
+    case AxisFault::kNone:
+      return Mechanism::kNone;
+    case AxisFault::kUnsummed:
+      return Mechanism::kMissingSum;
+    case AxisFault::kMixed:
+      return Mechanism::kMixedShards;
+    case AxisFault::kExcess:
+      return Mechanism::kDoubleSum;
+    case AxisFault::kShortfall:
+      return grad_class == GradClass::kEqualShare ? Mechanism::kUnsummedShare : Mechanism::kAveraged;
+    case AxisFault::kScaledShard:
+      return Mechanism::kWrongScale;
+  }
+  return Mechanism::kNone;
+}
+
+struct Faults {
+  int unsummed = -1, mixed = -1, excess = -1, shortfall = -1, scaled = -1;
+};
+
+Faults Collect(const State& target, const State& before, const State& after, const Scale& sound, const Mesh& mesh) {
+  Faults faults;
+  for (int a = static_cast<int>(mesh.atomic().size()) - 1; a >= 0; --a) {
+    switch (FaultAlong(target, before, after, sound, a)) {
+      case AxisFault::kNone:
+        break;
+      case AxisFault::kUnsummed:
+        faults.unsummed = a;
+        break;
+      case AxisFault::kMixed:
+        faults.mixed = a;
+        break;
+      case AxisFault::kExcess:
+        faults.excess = a;
+        break;
+      case AxisFault::kShortfall:
+        faults.shortfall = a;
+        break;
+      case AxisFault::kScaledShard:
+        faults.scaled = a;
+        break;
+    }
+  }
+  return faults;
+}
+
+}  // namespace
+
+GradClass ClassOf(const State& before, const Scale& sound_scale, Axis axis, const Mesh& mesh) {
+  const std::vector<int> atomic = AtomicOf(mesh, axis);
+  if (before.lost || atomic.empty()) return GradClass::kUnknown;
+  const int a = atomic[0];
+  switch (before[a].layout) {
+    case Layout::kShard:
+      return GradClass::kShard;
+    case Layout::kPartial:
+      return GradClass::kPartial;
+    case Layout::kEqual:
+      return before.scale.exponent(a) - sound_scale.exponent(a) < 0 ? GradClass::kEqualShare : GradClass::kComplete;
+    case Layout::kMixed:
+      break;
+  }
+  return GradClass::kUnknown;
+}
+
+std::string ActionOf(const State& before, const State& after, const Scale& sound_scale, Axis axis, const Mesh& mesh) {
+  const std::vector<int> atomic = AtomicOf(mesh, axis);
+  if (atomic.empty() || before.lost || after.lost) return "";
+  const int a = atomic[0];
+  const int gained = after.scale.exponent(a) - (before.scale.exponent(a) - sound_scale.exponent(a));
+  const bool moved = before[a].layout != after[a].layout;
+  if (before[a].layout == Layout::kPartial && !moved) return "none";
+  // A sum turns P into E and S into M without a factor, and gives E one; an average is a sum and a factor 1/n.
+  const int sums = moved ? gained + 1 : gained;
+  if (before[a].layout == Layout::kEqual && sums == 0) return "none or AVG";
+  if (before[a].layout == Layout::kShard && !moved) return "none";
+  if (sums == 0) return "AVG";
+  return sums == 1 ? "SUM" : absl::StrCat("SUM ", sums, " times");
+}
+
+Judgement Judge(const State& target, const State& before, const State& after, const Scale& sound_scale, const Mesh& mesh) {
+  Judgement judgement;
+  const Faults faults = Collect(target, before, after, sound_scale, mesh);
+  int at = -1;
+  AxisFault fault = AxisFault::kNone;
+  for (auto [axis, kind] : {std::pair{faults.mixed, AxisFault::kMixed}, {faults.unsummed, AxisFault::kUnsummed},
+                            {faults.scaled, AxisFault::kScaledShard}, {faults.excess, AxisFault::kExcess},
+                            {faults.shortfall, AxisFault::kShortfall}}) {
+    if (at >= 0 || axis < 0) continue;
+    at = axis;
+    fault = kind;
+  }
+  const Axis axis = at < 0 ? Axis::kTp : AxisOf(mesh, at);
+  judgement.grad_class = ClassOf(before, sound_scale, axis, mesh);
+  judgement.action = ActionOf(before, after, sound_scale, axis, mesh);
+  if (at < 0 && after.scale.IsOne()) return judgement;
+  judgement.outcome = Outcome::kWrong;
+  judgement.coefficient = after.scale.Describe(mesh);
+  if (at < 0) {
+    judgement.mechanism = Mechanism::kWrongScale;  // a plain number
+    return judgement;
+  }
+  judgement.axis = axis;
+  judgement.mechanism = MechanismOf(fault, judgement.grad_class);
+  if (faults.unsummed >= 0) judgement.coefficient = "none: per rank";
+  if (faults.mixed >= 0) judgement.coefficient = "none: a mixture";
+  // The sum that one axis misses was made over another: the rule reduces over the wrong ranks.
+  if (faults.unsummed >= 0 && (faults.excess >= 0 || faults.mixed >= 0)) {
+    judgement.mechanism = Mechanism::kWrongGroup;
+    judgement.axis = AxisOf(mesh, faults.unsummed);
+    judgement.grad_class = ClassOf(before, sound_scale, *judgement.axis, mesh);
+    judgement.action = ActionOf(before, after, sound_scale, *judgement.axis, mesh);
+  }
+  return judgement;
+}
+
+}  // namespace sumonce

@@ -1,0 +1,129 @@
+#include "verify/prove.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "sim/data.h"
+#include "sim/defects/effect.h"
+#include "sim/simulator.h"
+#include "verify/judge.h"
+
+namespace sumonce {
+namespace {
+
+// The state of a parameter's gradient: its uses' joined.
+State JoinUses(const AbstractTape& tape, const Param& param, bool* used) {
+  State joined;
+  *used = false;
+  for (size_t id = 0; id < tape.nodes().size(); ++id) {
+    const Tape::Node& node = tape.nodes()[id];
+    if (node.kind != Tape::Kind::kUse || node.param != &param || !tape.has_grad(static_cast<int>(id))) continue;
+    const State& grad = tape.grad(static_cast<int>(id));
+    joined = *used ? Join(joined, grad, static_cast<int>(id)) : grad;
+    *used = true;
+  }
+  return joined;
+}
+
+std::vector<std::string> Conditions(const Scenario& scenario, const Model& model) {
+  std::vector<std::string> conditions;
+  for (const Param& param : const_cast<Model&>(model).params().all()) {
+    for (const ShardMap::Cut& cut : param.shards.cuts()) {
+      const std::string condition = absl::StrCat(ToAbsl(Name(cut.axis)), " divides ", ToAbsl(Name(cut.dim)));
+      if (std::find(conditions.begin(), conditions.end(), condition) == conditions.end()) conditions.push_back(condition);
+    }
+  }
+  if (scenario.sequence_parallel) conditions.push_back("tp divides s");
+  if (scenario.loss == LossMode::kMeanOfCells) {
+    conditions.push_back("mean of cells: equals the global token mean only where every cell counts equally many tokens");
+  }
+  return conditions;
+}
+
+Proof ProofOf(const Param& param, const State& before, const State& after, const ProofRun& run) {
+  Proof proof;
+  proof.param = param.name;
+  proof.before = Describe(before, *run.mesh);
+  proof.after = Describe(after, *run.mesh);
+  const Fault fault = after.lost ? after.lost : after.off;
+  if (fault) {
+    proof.reason = fault.reason;
+    proof.operation = run.tape->OperationName(fault.operation);
+    // Two uses of the parameter itself that no action can both serve: known to be wrong. Elsewhere nothing is claimed.
+    const bool own = fault.operation >= 0 && run.tape->nodes()[fault.operation].param == &param;
+    const bool mixed = own && fault.reason == kMixedUse;
+    proof.outcome = mixed ? Outcome::kWrong : Outcome::kNoStatement;
+    if (mixed) {
+      proof.mechanism = Mechanism::kMixedUse;
+      proof.coefficient = "none: per rank";
+      proof.axis = Axis::kTp;
+    }
+    return proof;
+  }
+  const Judgement judgement = Judge(param.shards.Target(*run.mesh), before, after, run.sound_scale, *run.mesh);
+  proof.outcome = judgement.outcome;
+  proof.mechanism = judgement.mechanism;
+  proof.axis = judgement.axis;
+  proof.coefficient = judgement.coefficient;
+  proof.grad_class = judgement.grad_class;
+  proof.action = judgement.action;
+  return proof;
+}
+
+Proof NothingProved(const std::string& param, const std::string& reason) {
+  Proof proof;
+  proof.param = param;
+  proof.outcome = Outcome::kNoStatement;
+  proof.reason = reason;
+  return proof;
+}
+
+}  // namespace
+
+ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
+  ProofRun run;
+  run.mesh = std::make_shared<const Mesh>(*Mesh::Create(scenario.mesh));
+  Effects effects(edits, kProver);
+  ModelConfig config = EffectiveModel(scenario, *run.mesh);
+  for (const auto& effect : effects.all()) effect->OnConfig(config);
+  run.model = std::make_shared<Model>(config);
+  for (const auto& effect : effects.all()) effect->OnBuilt(run.model->params());
+  run.tape = std::make_shared<AbstractTape>(*run.mesh);
+  effects.Attach(*run.tape);
+  run.sound_scale = LossScale(scenario, *run.mesh);
+
+  BatchInputs inputs;
+  inputs.sequence = scenario.data.sequence;
+  inputs.batch = scenario.data.micro_batch * scenario.mesh.dp;
+  run.tape->Backward(run.model->Forward(*run.tape, inputs, run.sound_scale));
+  for (const auto& effect : effects.all()) effect->OnBackwardDone(run.model->params());
+  for (const auto& effect : effects.all()) {
+    if (run.refused.empty()) run.refused = effect->Unprovable();
+  }
+  if (!run.tape->status().ok()) run.refused = std::string(run.tape->status().message());
+  run.conditions = Conditions(scenario, *run.model);
+
+  FinalizePreset preset = *Finalizers().Find(scenario.finalizer);
+  for (const auto& effect : effects.all()) effect->OnPreset(preset);
+  const FinalizeConfig finalize = EffectiveFinalizeConfig(scenario, *run.mesh);
+  for (const Param& param : run.model->params().all()) {
+    if (!param.requires_grad) continue;
+    if (!run.refused.empty()) {
+      run.proofs[param.name] = NothingProved(param.name, run.refused);
+      continue;
+    }
+    bool used = false;
+    State state = JoinUses(*run.tape, param, &used);
+    if (!used) {
+      run.proofs[param.name] = NothingProved(param.name, "no gradient reaches it");
+      continue;
+    }
+    for (const auto& effect : effects.all()) effect->OnState(param, state);
+    run.before[param.name] = state;
+    for (const FinalizeStep& step : preset.steps) state = ApplyFinalizeStep(step, finalize, *run.mesh, param, state);
+    run.after[param.name] = state;
+    run.proofs[param.name] = ProofOf(param, run.before[param.name], state, run);
+  }
+  return run;
+}
+
+}  // namespace sumonce
