@@ -1,0 +1,147 @@
+// What the conformance suites run over: every registered transport, executor and world size, and
+// inputs in whose sums the order of the terms shows.
+#pragma once
+
+#include <cstring>
+#include <ostream>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "base/dtype.h"
+#include "comm/communicator.h"
+#include "comm/transport.h"
+#include "gtest/gtest.h"
+
+namespace sumonce {
+
+struct ConformanceCase {
+  std::string transport;
+  ExecutorKind executor = ExecutorKind::kFibers;
+  int size = 1;
+};
+
+inline void PrintTo(const ConformanceCase& parameters, std::ostream* out) {
+  *out << parameters.transport << ", " << Name(parameters.executor) << ", " << parameters.size
+       << " ranks";
+}
+
+inline std::vector<ConformanceCase> ConformanceCases(const std::vector<int>& sizes) {
+  std::vector<ConformanceCase> cases;
+  for (const auto& [name, transport] : Transports().all()) {
+    for (ExecutorKind executor : transport.executors) {
+      for (int size : sizes) {
+        if (size <= transport.max_world_size) cases.push_back({name, executor, size});
+      }
+    }
+  }
+  return cases;
+}
+
+inline std::string CaseName(const testing::TestParamInfo<ConformanceCase>& info) {
+  return info.param.transport + "_" + std::string(Name(info.param.executor)) + "_" +
+         std::to_string(info.param.size);
+}
+
+class ConformanceTest : public testing::TestWithParam<ConformanceCase> {
+ protected:
+  void SetUp() override {
+    const absl::Status there = transport().probe();
+    if (!there.ok()) GTEST_SKIP() << there;
+  }
+
+  const Transport& transport() const { return **Transports().Find(GetParam().transport); }
+  int size() const { return GetParam().size; }
+
+  absl::Status Run(const RankBody& body) const { return RunSchedule(0, body); }
+  absl::Status RunSchedule(uint64_t schedule, const RankBody& body) const {
+    RunOptions options{.world_size = size()};
+    options.executor.kind = GetParam().executor;
+    options.executor.schedule = schedule;
+    return transport().run(options, body);
+  }
+};
+
+template <typename T>
+inline constexpr DType kDType = DType::kUint8;
+template <>
+inline constexpr DType kDType<double> = DType::kFloat64;
+template <>
+inline constexpr DType kDType<float> = DType::kFloat32;
+template <>
+inline constexpr DType kDType<BFloat16> = DType::kBFloat16;
+template <>
+inline constexpr DType kDType<int64_t> = DType::kInt64;
+template <>
+inline constexpr DType kDType<int32_t> = DType::kInt32;
+
+template <typename T>
+Buffer BufferOf(std::vector<T>& values) {
+  return {values.data(), static_cast<int64_t>(values.size()), kDType<T>};
+}
+template <typename T>
+Buffer BufferOf(std::vector<T>& values, int64_t begin, int64_t count) {
+  return {values.data() + begin, count, kDType<T>};
+}
+
+// Element `index` of `rank`: neighbours in rank cancel or drown each other, so that another order
+// gives other bits.
+template <typename T>
+T InputOf(int rank, int64_t index) {
+  static constexpr double kValues[] = {1e16, 1.0, -1e16, 0.1, 3e-5, -7.25, 1e8};
+  const double value = kValues[(rank * 5 + index * 3) % 7];
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return BFloat16::FromFloat(static_cast<float>(value));
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>((rank + 1) * 7919 - index * 104729);
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+template <typename T>
+std::vector<T> InputsOf(int rank, int64_t count) {
+  std::vector<T> values(count);
+  for (int64_t i = 0; i < count; ++i) values[i] = InputOf<T>(rank, i);
+  return values;
+}
+
+// The reduction as the contract words it, written as plainly as can be.
+template <typename T>
+T ExpectedReduction(ReduceOp op, int size, int64_t index) {
+  constexpr bool kIsBFloat16 = std::is_same_v<T, BFloat16>;
+  using Wide = std::conditional_t<kIsBFloat16, float, T>;
+  const auto widened = [&](int rank) -> Wide {
+    if constexpr (kIsBFloat16) {
+      return InputOf<T>(rank, index).ToFloat();
+    } else {
+      return InputOf<T>(rank, index);
+    }
+  };
+  Wide total = widened(0);
+  for (int rank = 1; rank < size; ++rank) {
+    const Wide value = widened(rank);
+    total =
+        op == ReduceOp::kMax ? (value > total ? value : total) : static_cast<Wide>(total + value);
+  }
+  if (op == ReduceOp::kAvg) total /= static_cast<Wide>(size);
+  if constexpr (kIsBFloat16) {
+    return BFloat16::FromFloat(total);
+  } else {
+    return total;
+  }
+}
+
+template <typename T>
+testing::AssertionResult SameBits(const std::vector<T>& actual, const std::vector<T>& expected) {
+  if (actual.size() != expected.size()) return testing::AssertionFailure() << "other size";
+  for (size_t i = 0; i < actual.size(); ++i) {
+    if (std::memcmp(&actual[i], &expected[i], sizeof(T)) != 0) {
+      return testing::AssertionFailure()
+             << "element " << i << " of " << actual.size() << " differs";
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+}  // namespace sumonce
