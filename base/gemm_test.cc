@@ -1,7 +1,9 @@
 #include "base/gemm.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -107,9 +109,48 @@ TEST_P(GemmTest, SmallShapesEqualThePlainLoop) {
 // Beyond the blocks of every dimension, so that sums are carried on from block to block.
 TEST_P(GemmTest, LargeShapesEqualThePlainLoop) {
   for (const GemmShape shape :
-       {GemmShape{5, 20, 1100}, {301, 40, 70}, {50, 300, 530}, {20, 2100, 20}}) {
+       {GemmShape{5, 20, 1100}, {140, 130, 20}, {50, 130, 530}, {13, 2100, 20}}) {
     ExpectSameBitsInEveryForm<double>(shape);
     ExpectSameBitsInEveryForm<float>(shape);
+  }
+}
+
+// `count` numbers that end where the next page may not be touched.
+class GuardedNumbers {
+ public:
+  explicit GuardedNumbers(int64_t count) {
+    void* pages =
+        mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    base_ = static_cast<char*>(pages);
+    mprotect(base_ + kPage, kPage, PROT_NONE);
+    end_ = reinterpret_cast<float*>(base_ + kPage);
+    begin_ = end_ - count;
+    std::fill(begin_, end_, 1.0f);
+  }
+  ~GuardedNumbers() { munmap(base_, 2 * kPage); }
+  float* data() { return begin_; }
+
+ private:
+  static constexpr size_t kPage = 1 << 16;
+  char* base_;
+  float* begin_;
+  float* end_;
+};
+
+TEST_P(GemmTest, NothingBeyondTheMatricesIsTouched) {
+  for (const int64_t m : {1, 5, 7}) {
+    for (const int64_t n : {1, 3, 9, 15, 17, 31, 33}) {
+      for (const int64_t k : {1, 5, 17}) {
+        GuardedNumbers a(m * k), b(k * n), c(m * n);
+        for (const Transpose ta : {Transpose::kNo, Transpose::kYes}) {
+          for (const Transpose tb : {Transpose::kNo, Transpose::kYes}) {
+            Gemm<float>({m, n, k}, ta, a.data(), ta == Transpose::kYes ? m : k, tb, b.data(),
+                        tb == Transpose::kYes ? k : n, c.data(), n, false);
+            EXPECT_EQ(c.data()[m * n - 1], static_cast<float>(k));
+          }
+        }
+      }
+    }
   }
 }
 

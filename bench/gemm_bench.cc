@@ -1,0 +1,68 @@
+// Floating-point operations per second of the fixed-order product, per kernel, type and shape; y =
+// x W^T as in a layer. Compare lines of one run: sumonce_gemm_bench --benchmark_filter=float32
+#include <benchmark/benchmark.h>
+
+#include <string>
+#include <vector>
+
+#include "base/gemm.h"
+#include "base/random.h"
+
+namespace sumonce {
+namespace {
+
+template <typename T>
+std::vector<T> Numbers(int64_t count, std::string_view name) {
+  std::vector<T> numbers(count);
+  const RandomStream stream(1, name);
+  for (int64_t i = 0; i < count; ++i) numbers[i] = static_cast<T>(stream.Uniform(i) - 0.5);
+  return numbers;
+}
+
+template <typename T>
+void Product(benchmark::State& state, GemmKernel kernel, GemmShape shape, Transpose transpose_b) {
+  const auto [m, n, k] = shape;
+  const std::vector<T> a = Numbers<T>(m * k, "a"), b = Numbers<T>(k * n, "b");
+  std::vector<T> c(m * n);
+  ForceGemmKernel(kernel);
+  for (auto _ : state) {
+    Gemm<T>(shape, Transpose::kNo, a.data(), k, transpose_b, b.data(),
+            transpose_b == Transpose::kYes ? k : n, c.data(), n, false);
+    benchmark::DoNotOptimize(c.data());
+    benchmark::ClobberMemory();
+  }
+  ForceGemmKernel(BestGemmKernel());
+  state.counters["flop/s"] = benchmark::Counter(2.0 * static_cast<double>(m * n * k),
+                                                benchmark::Counter::kIsIterationInvariantRate);
+}
+
+template <typename T>
+void RegisterAll(const std::string& type) {
+  constexpr GemmShape kShapes[] = {{4, 4, 4},       {16, 16, 16},     {64, 64, 64},
+                                   {64, 64, 8},     {512, 1024, 16},  {512, 16, 4096},
+                                   {256, 256, 256}, {512, 1024, 4096}};
+  for (const GemmKernel kernel : {GemmKernel::kScalar, GemmKernel::kAvx2, GemmKernel::kAvx512}) {
+    if (!HasGemmKernel(kernel)) continue;
+    for (const GemmShape& shape : kShapes) {
+      for (const Transpose transpose_b : {Transpose::kNo, Transpose::kYes}) {
+        const std::string name = "gemm/" + type + "/" + std::string(Name(kernel)) + "/" +
+                                 std::to_string(shape.m) + "x" + std::to_string(shape.n) + "x" +
+                                 std::to_string(shape.k) +
+                                 (transpose_b == Transpose::kYes ? "/bt" : "");
+        benchmark::RegisterBenchmark(name.c_str(), Product<T>, kernel, shape, transpose_b);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sumonce
+
+int main(int argc, char** argv) {
+  sumonce::RegisterAll<double>("float64");
+  sumonce::RegisterAll<float>("float32");
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 4;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
