@@ -1,0 +1,37 @@
+// How much a sound sharded run may differ from the reference: derived from the reduction tree that was actually run, never a
+// round percentage (docs/DETERMINISM.md "Tolerance").
+//
+// Both runs evaluate the same formula; they associate sums differently and nothing else. A sum of K terms in any order is off by
+// at most gamma_h * sum |terms|, gamma_h = h*u/(1 - h*u), u = 2^-53, h the height of its tree (Higham, Accuracy and Stability of
+// Numerical Algorithms, section 4.2). h of a gradient is the sum over the operations on the tape, forward and backward, of the
+// number of terms that each adds up: the longest chain of roundings that can stand between an input and it.
+#pragma once
+
+#include "spmd/numeric_tape.h"
+
+namespace sumonce {
+
+struct Tolerance {
+  double height = 0;     // roundings on the longest chain
+  double gamma = 0;      // gamma_height; 0 in exact mode
+  // Allowed absolute difference for values whose terms have this magnitude.
+  double For(double magnitude) const { return gamma * magnitude; }
+};
+
+// Height of the tree of one microbatch's tape (whole extents: the abstract tape's or the reference's), times what
+// microbatches and the mesh add.
+Tolerance DeriveTolerance(const Tape& tape, int microbatches, int world_size, bool exact);
+
+// |a - b| <= allowed everywhere; `excess` is the greatest |a - b| / allowed (0 when equal).
+struct Comparison {
+  bool equal = false;
+  double diff_abs_max = 0;
+  double allowed = 0;
+  int64_t mismatched = 0;
+  int64_t worst = -1;    // index of the greatest difference
+};
+Comparison Compare(const Tensor& a, const Tensor& b, double allowed);
+
+double MaxAbs(const Tensor& tensor);
+
+}  // namespace sumonce
