@@ -10,7 +10,7 @@ scenario=$3/readme.textproto
 
 mkdir -p "$3"
 awk '/^```textproto/ { inside = 1; next } /^```/ { inside = 0 } inside' "$readme" >"$scenario"
-grep -q '^# proto-message: sumonce.Scenario' "$scenario" || { echo "no scenario in $readme"; exit 1; }
+grep -q '^# proto-message: sumonce.proto.Scenario' "$scenario" || { echo "no scenario in $readme"; exit 1; }
 "$sumonce" run "$scenario"
 
 sed 's/MISSING_SUM/DOUBLE_SUM/' "$scenario" >"$3/wrong.textproto"

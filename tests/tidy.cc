@@ -224,13 +224,13 @@ Breaches CheckText(const File& file) {
 
 Breaches CheckScenarioForm(const File& file) {
   constexpr std::string_view kOpening =
-      "# proto-file: proto/scenario.proto\n# proto-message: sumonce.Scenario\n# ";
+      "# proto-file: proto/scenario.proto\n# proto-message: sumonce.proto.Scenario\n# ";
   Breaches breaches;
   if (!file.path.starts_with("scenarios/") || !file.path.ends_with(".textproto")) return breaches;
   if (!file.text.starts_with(kOpening)) {
     breaches.push_back(At(file, 1,
                           "opens with '# proto-file: proto/scenario.proto', '# proto-message: "
-                          "sumonce.Scenario' and a comment that says the idea"));
+                          "sumonce.proto.Scenario' and a comment that says the idea"));
   }
   return breaches;
 }

@@ -166,7 +166,7 @@ TEST(Text, RefusesUnfinishedWorkAndBlanks) {
 
 TEST(ScenarioForm, WantsSchemaLinesAndIdea) {
   const std::string lines =
-      "# proto-file: proto/scenario.proto\n# proto-message: sumonce.Scenario\n";
+      "# proto-file: proto/scenario.proto\n# proto-message: sumonce.proto.Scenario\n";
   EXPECT_THAT(CheckScenarioForm({"scenarios/lora/a.textproto", lines + "mesh {}\n"}),
               ElementsAre(HasSubstr("idea")));
   EXPECT_THAT(CheckScenarioForm({"scenarios/lora/a.textproto", lines + "# One idea.\nmesh {}\n"}),
