@@ -96,10 +96,9 @@ GradClass ClassOf(const State& before, const Scale& sound_scale, Axis axis, cons
       return GradClass::kPartial;
     case Layout::kEqual:
       return before.scale.exponent(a) - sound_scale.exponent(a) < 0 ? GradClass::kEqualShare : GradClass::kComplete;
-    case Layout::kMixed:
-      break;
+    default:
+      return GradClass::kUnknown;
   }
-  return GradClass::kUnknown;
 }
 
 std::string ActionOf(const State& before, const State& after, const Scale& sound_scale, Axis axis, const Mesh& mesh) {
