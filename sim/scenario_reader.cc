@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "sim/reader/reading.h"
 #include "sim/reader/source_text.h"
 
