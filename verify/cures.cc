@@ -1,0 +1,156 @@
+#include "verify/cures.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/text.h"
+#include "verify/prove.h"
+
+namespace sumonce {
+namespace {
+
+using Candidate = std::vector<Edit>;
+
+Edit SetMark(const std::string& param, Mark mark, bool set, When when = When::kAtBuild) {
+  return {.kind = MarkEdit{.param = param, .mark = mark, .set = set, .when = when}};
+}
+
+Edit AddRule(const std::string& param, Axis axis) {
+  return {.kind = AddRuleEdit{.param = param, .map = Map::kSum, .group = std::string(Name(axis))}};
+}
+
+Edit DropRule(const std::string& param, const std::string& rule) {
+  return {.kind = RuleEdit{.how = RuleEdit::How::kDrop, .rule = rule, .param = param}};
+}
+
+// The rules that claimed the parameter, last first.
+std::vector<std::string> RulesOf(const Verdict& verdict) {
+  std::vector<std::string> rules;
+  size_t from = 0;
+  while (from < verdict.rule.size()) {
+    size_t to = verdict.rule.find(", ", from);
+    if (to == std::string::npos) to = verdict.rule.size();
+    rules.insert(rules.begin(), verdict.rule.substr(from, to - from));
+    from = to + 2;
+  }
+  return rules;
+}
+
+// "decoder.layers.0.self_attention" of "decoder.layers.0.self_attention.in_proj.layer_norm_weight".
+std::string MixerOf(const std::string& param) {
+  const size_t at = param.find(".self_attention");
+  return at == std::string::npos ? "" : param.substr(0, at) + ".self_attention";
+}
+
+void MissingSum(const Verdict& verdict, std::vector<Candidate>& candidates) {
+  const Axis axis = verdict.axis.value_or(Axis::kTp);
+  if (axis == Axis::kTp) candidates.push_back({SetMark(verdict.param, Mark::kSequenceParallel, true)});
+  if (axis == Axis::kTp) {
+    candidates.push_back({SetMark(verdict.param, Mark::kSequenceParallel, true, When::kAfterBackward)});
+  }
+  candidates.push_back({AddRule(verdict.param, axis)});
+}
+
+void DoubleSum(const Verdict& verdict, std::vector<Candidate>& candidates) {
+  if (verdict.axis == Axis::kTp) {
+    const std::string mixer = MixerOf(verdict.param);
+    if (!mixer.empty()) {
+      candidates.push_back({{.kind = RegionMarksEdit{.module = mixer, .marks = RegionMarks::kLeaveOff}}});
+    }
+    candidates.push_back({SetMark(verdict.param, Mark::kSequenceParallel, false)});
+    candidates.push_back({SetMark(verdict.param, Mark::kSequenceParallel, false, When::kAfterBackward)});
+  }
+  for (const std::string& rule : RulesOf(verdict)) candidates.push_back({DropRule(verdict.param, rule)});
+}
+
+void Averaged(const Verdict& verdict, std::vector<Candidate>& candidates) {
+  const Edit unaveraged = SetMark(verdict.param, Mark::kAverageGradientsAcrossTpDomain, false);
+  candidates.push_back({unaveraged});
+  candidates.push_back({unaveraged, SetMark(verdict.param, Mark::kSequenceParallel, true)});
+  for (const std::string& rule : RulesOf(verdict)) {
+    candidates.push_back({DropRule(verdict.param, rule), AddRule(verdict.param, verdict.axis.value_or(Axis::kTp))});
+  }
+}
+
+void MixedShards(const Verdict& verdict, std::vector<Candidate>& candidates) {
+  const Edit unmarked = SetMark(verdict.param, Mark::kSequenceParallel, false);
+  const Edit unaveraged = SetMark(verdict.param, Mark::kAverageGradientsAcrossTpDomain, false);
+  candidates.push_back({unmarked});
+  candidates.push_back({unaveraged});
+  candidates.push_back({unmarked, unaveraged});
+  for (const std::string& rule : RulesOf(verdict)) candidates.push_back({DropRule(verdict.param, rule)});
+}
+
+void WrongGroup(const Verdict& verdict, std::vector<Candidate>& candidates) {
+  for (const std::string& rule : RulesOf(verdict)) {
+    candidates.push_back({DropRule(verdict.param, rule), AddRule(verdict.param, verdict.axis.value_or(Axis::kTp))});
+  }
+}
+
+// Another map for the communication that the localisation named.
+void Upstream(const Verdict& verdict, std::vector<Candidate>& candidates) {
+  if (verdict.operation.empty()) return;
+  for (Direction direction : {Direction::kBackward, Direction::kForward}) {
+    for (Map map : {Map::kReduceScatter, Map::kAllGather, Map::kSum, Map::kSplit, Map::kIdentity}) {
+      candidates.push_back(
+          {{.kind = CollectiveEdit{.operation = verdict.operation, .direction = direction, .map = map}}});
+    }
+  }
+}
+
+std::vector<Candidate> CandidatesFor(const Verdict& verdict) {
+  std::vector<Candidate> candidates;
+  switch (verdict.mechanism) {
+    case Mechanism::kMissingSum:
+    case Mechanism::kUnsummedShare:
+      MissingSum(verdict, candidates);
+      break;
+    case Mechanism::kDoubleSum:
+      DoubleSum(verdict, candidates);
+      break;
+    case Mechanism::kAveraged:
+      Averaged(verdict, candidates);
+      break;
+    case Mechanism::kMixedShards:
+      MixedShards(verdict, candidates);
+      break;
+    case Mechanism::kWrongGroup:
+      WrongGroup(verdict, candidates);
+      break;
+    case Mechanism::kUpstream:
+      Upstream(verdict, candidates);
+      break;
+    default:
+      break;
+  }
+  return candidates;
+}
+
+bool Accepts(const Scenario& scenario, std::span<const Edit> edits, const Candidate& candidate, const Verdict& verdict) {
+  std::vector<Edit> all(edits.begin(), edits.end());
+  all.insert(all.end(), candidate.begin(), candidate.end());
+  const ProofRun run = Prove(scenario, all);
+  const auto right = [&](const std::string& param) {
+    const auto proof = run.proofs.find(param);
+    return proof != run.proofs.end() && proof->second.outcome == Outcome::kRight;
+  };
+  for (const std::string& param : verdict.affected) {
+    if (!right(param)) return false;
+  }
+  return right(verdict.param);
+}
+
+}  // namespace
+
+std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const Edit> edits, const Verdict& verdict) {
+  for (const Candidate& candidate : CandidatesFor(verdict)) {
+    if (!Accepts(scenario, edits, candidate, verdict)) continue;
+    CureTrial trial{.edits = candidate, .text = {}, .result = {}};
+    std::vector<std::string> texts;
+    for (const Edit& edit : candidate) texts.push_back(Describe(edit));
+    trial.text = absl::StrJoin(texts, ", and ");
+    return trial;
+  }
+  return std::nullopt;
+}
+
+}  // namespace sumonce

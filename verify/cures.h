@@ -1,0 +1,18 @@
+// Cures that a mechanism suggests, most specific first. A candidate is proposed only if the proof of the edited scenario says
+// that the parameter is right; the runner then tries it in numbers.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "sim/scenario.h"
+#include "verify/verdict.h"
+
+namespace sumonce {
+
+// The first candidate that the proof accepts for this verdict's parameter, or none: then no mark, rule or communication
+// that we know of cures it. `edits`: what the run had (its defects).
+std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const Edit> edits, const Verdict& verdict);
+
+}  // namespace sumonce

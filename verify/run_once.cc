@@ -1,0 +1,216 @@
+#include "verify/run_once.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/digest.h"
+#include "base/status.h"
+#include "comm/errors.h"
+#include "verify/diagnose.h"
+#include "verify/localize.h"
+
+namespace sumonce {
+namespace {
+
+class Runner {
+ public:
+  Runner(const Scenario& scenario, std::span<const Edit> edits, const SimOptions& options)
+      : scenario_(scenario), edits_(edits), options_(options), mesh_(*Mesh::Create(scenario.mesh)),
+        model_(EffectiveModel(scenario, mesh_)) {}
+
+  RunOnce Run() {
+    run_.proof = Prove(scenario_, edits_);
+    absl::StatusOr<Weights> start = StartWeights(scenario_, model_.params());
+    if (!start.ok()) {
+      run_.run_status = start.status();
+      return std::move(run_);
+    }
+    start_ = *std::move(start);
+    SimResult result = Simulate(scenario_, edits_, start_, options_);
+    run_.digest = result.digest;
+    run_.run_status = result.status;
+    if (!result.status.ok()) {
+      run_.run_verdict = RunVerdict(result.status);
+      return std::move(run_);
+    }
+    run_.record = std::move(result.record);
+    run_.gradient_digest = GradientDigest();
+    clean_ = Prove(scenario_, {});
+    tolerance_ = DeriveTolerance(*clean_.tape, scenario_.data.microbatches, mesh_.world_size(),
+                                 scenario_.data.fill == Fill::kExact);
+    run_.height = tolerance_.height;
+    JudgeSteps();
+    NameUpstream();
+    ProofDecides();
+    return std::move(run_);
+  }
+
+ private:
+  static Verdict RunVerdict(const absl::Status& status) {
+    Verdict verdict;
+    verdict.outcome = Outcome::kWrong;
+    verdict.evidence.push_back(std::string(status.message()));
+    switch (KindOf(status)) {
+      case RunFailure::kCollectiveMismatch:
+        verdict.mechanism = Mechanism::kCollectiveMismatch;
+        break;
+      case RunFailure::kDeadlock:
+        verdict.mechanism = Mechanism::kDeadlock;
+        break;
+      case RunFailure::kRankLost:
+        verdict.mechanism = Mechanism::kRankLost;
+        break;
+      case RunFailure::kNone:
+        // An operation refused its operands: nothing can be said below it.
+        verdict.outcome = Outcome::kNoStatement;
+        verdict.operation = std::string(status.message()).substr(0, std::string(status.message()).find(':'));
+        break;
+    }
+    return verdict;
+  }
+
+  std::string GradientDigest() const {
+    Digest digest;
+    for (const RankRecords& rank : run_.record.ranks) {
+      for (const StepRecord& step : rank) {
+        for (const auto& [name, param] : step.params) digest.Add(param.finalized().values());
+      }
+    }
+    return digest.Hex();
+  }
+
+  // The steps in order, as long as replicas are equal at their start.
+  void JudgeSteps() {
+    const size_t steps = run_.record.ranks[0].size();
+    for (size_t i = 0; i < steps; ++i) {
+      const int step = run_.record.ranks[0][i].step;
+      const Assembled assembled = AssembleWeights(scenario_, run_.record, i);
+      if (!assembled.drifted.empty()) {
+        Drifted(step, assembled.drifted);
+        return;
+      }
+      const SimResult reference = SimulateReference(scenario_, assembled.weights, step, 1, SimOptions());
+      SUMONCE_CHECK(reference.status.ok()) << reference.status;
+      JudgeStep(i, reference.record.ranks[0][0]);
+    }
+    const std::vector<std::string> parted = PartedAtTheEnd();
+    if (!parted.empty()) Drifted(scenario_.steps + 1, parted);
+  }
+
+  void JudgeStep(size_t index, const StepRecord& reference) {
+    ComparedStep compared{.step = run_.record.ranks[0][index].step, .reference = &reference};
+    for (const RankRecords& rank : run_.record.ranks) {
+      compared.ranks.push_back(&rank[index]);
+      if (index > 0 && rank[index - 1].step + 1 == rank[index].step) compared.previous.push_back(&rank[index - 1]);
+    }
+    const DiagnoseInputs inputs{.scenario = &scenario_, .mesh = &mesh_, .params = &model_.params(),
+                                .sound_scale = run_.proof.sound_scale, .tolerance = tolerance_};
+    for (const Param& param : model_.params().all()) {
+      if (!param.requires_grad) continue;
+      Verdict verdict = DiagnoseParam(inputs, compared, param);
+      const auto earlier = run_.numbers.find(param.name);
+      // The first wrong step is the verdict; evidence of a later step replaces the absence of it.
+      const bool replaces = earlier == run_.numbers.end() || earlier->second.outcome == Outcome::kNoEvidence ||
+                            (earlier->second.outcome == Outcome::kRight && verdict.outcome == Outcome::kWrong);
+      if (replaces) run_.numbers[param.name] = std::move(verdict);
+    }
+  }
+
+  // Replicas that differ after the last step's update.
+  std::vector<std::string> PartedAtTheEnd() const {
+    std::vector<std::string> parted;
+    for (const Param& param : model_.params().all()) {
+      std::vector<Tensor> ranks;
+      for (const RankRecords& rank : run_.record.ranks) ranks.push_back(rank.back().params.at(param.name).weight_after);
+      if (Join(param.shards.Target(mesh_), mesh_, ranks).spread != 0) parted.push_back(param.name);
+    }
+    return parted;
+  }
+
+  void Drifted(int step, const std::vector<std::string>& params) {
+    run_.drifted = true;
+    run_.drift_step = step;
+    for (const std::string& param : params) {
+      const auto found = run_.numbers.find(param);
+      if (found == run_.numbers.end()) continue;
+      Verdict& verdict = found->second;
+      const std::string text = absl::StrCat("its copies part before step ", step, ": REPLICA_DRIFT");
+      verdict.evidence.push_back(text);
+      verdict.consequences.push_back(Mechanism::kReplicaDrift);
+      if (verdict.outcome != Outcome::kRight) continue;
+      verdict.outcome = Outcome::kWrong;
+      verdict.mechanism = Mechanism::kReplicaDrift;
+      verdict.step = step;
+    }
+  }
+
+  // Gradients that arrive wrong: one run more, with every operation kept, names the first that went wrong.
+  void NameUpstream() {
+    std::vector<Verdict*> upstream;
+    for (auto& [name, verdict] : run_.numbers) {
+      if (verdict.mechanism == Mechanism::kUpstream) upstream.push_back(&verdict);
+    }
+    if (upstream.empty()) return;
+    SimOptions keeping = options_;
+    keeping.keep_tapes = true;
+    const SimResult ranks = Simulate(scenario_, edits_, start_, keeping);
+    const SimResult reference = SimulateReference(scenario_, start_, 1, 1, keeping);
+    const std::optional<Culprit> culprit = Localize(ranks.tapes, reference.tapes[0], clean_, tolerance_);
+    for (Verdict* verdict : upstream) {
+      if (!culprit) continue;
+      verdict->operation = culprit->operation;
+      verdict->evidence.push_back(absl::StrCat("first wrong at ", culprit->operation, ": ", culprit->evidence));
+      for (const Verdict* other : upstream) {
+        if (other != verdict) verdict->affected.push_back(other->param);
+      }
+    }
+  }
+
+  // Where the numbers show nothing the proof speaks; where both speak they must agree.
+  void ProofDecides() {
+    run_.verdicts = run_.numbers;
+    for (auto& [name, verdict] : run_.verdicts) {
+      const Proof& proof = run_.proof.proofs.at(name);
+      if (!Agrees(verdict, proof)) {
+        run_.disagreements.push_back(absl::StrCat(
+            name, ": numbers say ", ToAbsl(Name(verdict.outcome)), " ", ToAbsl(Name(verdict.mechanism)), " ",
+            verdict.coefficient, ", the proof says ", ToAbsl(Name(proof.outcome)), " ", ToAbsl(Name(proof.mechanism)), " ",
+            proof.coefficient, " (", proof.reason, ")"));
+      }
+      if (verdict.outcome != Outcome::kNoEvidence) continue;
+      verdict.evidence.push_back("the numbers show nothing; the proof decides");
+      verdict.outcome = proof.outcome;
+      verdict.mechanism = proof.mechanism;
+      verdict.axis = proof.axis;
+      verdict.coefficient = proof.coefficient;
+      verdict.grad_class = proof.grad_class;
+      verdict.action = proof.action;
+      verdict.operation = proof.operation;
+    }
+  }
+
+  const Scenario& scenario_;
+  std::span<const Edit> edits_;
+  SimOptions options_;
+  Mesh mesh_;
+  Model model_;
+  Weights start_;
+  ProofRun clean_;
+  Tolerance tolerance_;
+  RunOnce run_;
+};
+
+}  // namespace
+
+RunOnce RunScenarioOnce(const Scenario& scenario, std::span<const Edit> edits, const SimOptions& options) {
+  return Runner(scenario, edits, options).Run();
+}
+
+bool Agrees(const Verdict& numbers, const Proof& proof) {
+  if (numbers.outcome == Outcome::kNoEvidence) return true;
+  if (proof.outcome == Outcome::kNoStatement) return numbers.outcome == Outcome::kWrong;
+  if (numbers.outcome != proof.outcome) return false;
+  return numbers.outcome == Outcome::kRight || numbers.coefficient == proof.coefficient;
+}
+
+}  // namespace sumonce
