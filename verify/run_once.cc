@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "comm/errors.h"
 #include "verify/diagnose.h"
+#include "spmd/whole.h"
 #include "verify/localize.h"
 
 namespace sumonce {
@@ -117,7 +118,7 @@ class Runner {
   }
 
   // Replicas that differ after the last step's update.
-  std::vector<std::string> PartedAtTheEnd() const {
+  std::vector<std::string> PartedAtTheEnd() {
     std::vector<std::string> parted;
     for (const Param& param : model_.params().all()) {
       std::vector<Tensor> ranks;

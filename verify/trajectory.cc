@@ -1,0 +1,57 @@
+#include "verify/trajectory.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/status.h"
+#include "spmd/whole.h"
+
+namespace sumonce {
+namespace {
+
+// What roundings of the gradients may have moved each weight by, over all steps.
+Tensor Allowed(const Scenario& scenario, const RankRecords& reference, const std::string& param, const Tolerance& tolerance) {
+  Tensor allowed(reference[0].params.at(param).weight_before.dims());
+  for (const StepRecord& step : reference) {
+    const ParamRecord& record = step.params.at(param);
+    const double rounding = tolerance.For(MaxAbs(record.finalized()));
+    const double own = tolerance.For(MaxAbs(record.weight_after));
+    for (int64_t i = 0; i < allowed.count(); ++i) {
+      const double grad = std::fabs(record.finalized().data()[i]);
+      const double relative = rounding == 0 ? 0.0 : std::min(2.0, 2 * rounding / (grad + scenario.optimizer.eps));
+      allowed.data()[i] += scenario.optimizer.lr * relative + own;
+    }
+  }
+  return allowed;
+}
+
+}  // namespace
+
+TrajectoryResult CompareTrajectory(const Scenario& scenario, const RunRecord& record, const Weights& start,
+                                   const Tolerance& tolerance) {
+  TrajectoryResult result{.equal = true};
+  const Mesh mesh = *Mesh::Create(scenario.mesh);
+  Model model(EffectiveModel(scenario, mesh));
+  const SimResult reference = SimulateReference(scenario, start, 1, scenario.steps, SimOptions());
+  SUMONCE_CHECK(reference.status.ok()) << reference.status;
+  for (const Param& param : model.params().all()) {
+    if (!param.requires_grad) continue;
+    std::vector<Tensor> ranks;
+    for (const RankRecords& rank : record.ranks) ranks.push_back(rank.back().params.at(param.name).weight_after);
+    const Joined joined = Join(param.shards.Target(mesh), mesh, ranks);
+    const Tensor& expected = reference.record.ranks[0].back().params.at(param.name).weight_after;
+    const Tensor allowed = Allowed(scenario, reference.record.ranks[0], param.name, tolerance);
+    for (int64_t i = 0; i < expected.count(); ++i) {
+      const double difference = std::fabs(joined.whole.data()[i] - expected.data()[i]) + joined.spread;
+      if (!(difference <= allowed.data()[i])) result.equal = false;
+      if (!(difference <= result.diff_abs_max)) {
+        result.diff_abs_max = difference;
+        result.allowed = allowed.data()[i];
+        result.worst_param = param.name;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace sumonce
