@@ -1,8 +1,8 @@
-// What layers share: the configuration that a framework passes to all of them, the parameters they own, and the module
-// attributes that may be toggled for one call.
+// What layers share: the configuration that a framework passes to all of them, the parameters they
+// own, and the module attributes that may be toggled for one call.
 //
-// Layer code sees no rank and no size. Each rank (and the prover) builds its own modules from the same configuration:
-// marks and module attributes are per rank, as in a real job.
+// Layer code sees no rank and no size. Each rank (and the prover) builds its own modules from the
+// same configuration: marks and module attributes are per rank, as in a real job.
 #pragma once
 
 #include <deque>
@@ -15,54 +15,61 @@
 
 namespace sumonce {
 
-enum class NormKind : uint8_t { kPlain, kZeroCentered };  // weight w, or 1 + w (layernorm_zero_centered_gamma)
+enum class NormKind : uint8_t { kPlain, kZeroCentered };  // w, or 1 + w: zero_centered_gamma
 
 struct LoraConfig {
   bool enabled = false;
   int64_t r = 8;
-  double scaling = 2.0;                 // lora_alpha / r
-  std::vector<std::string> targets;     // module names: "linear_qkv", "linear_proj", "in_proj", ...
+  double scaling = 2.0;              // lora_alpha / r
+  std::vector<std::string> targets;  // "linear_qkv", "in_proj", ..., or a glob over the whole path
   bool zero_init_B = true;
-  bool Targets(std::string_view module_name) const;  // the last component, or a glob over the path
+
+  // Whether the module of this path gets an adapter: a target is its last component or matches the
+  // path.
+  bool Targets(std::string_view module_path) const;
 };
 
 struct LayerConfig {
-  bool sequence_parallel = false;       // already false at tp 1
+  bool sequence_parallel = false;  // already false at tp 1
   NormKind norm = NormKind::kPlain;
   double norm_eps = 1e-6;
-  double init_std = 0.05;               // of weight matrices
+  double init_std = 0.05;  // of weight matrices
   LoraConfig lora;
-  bool train_base = false;              // base weights have gradients (always so without LoRA)
+  bool train_base = false;  // base weights have gradients (always so without LoRA)
 };
 
-// Owns the parameters of one rank's model, in the order of their creation (the order of named_parameters()).
+// Owns the parameters of one rank's model, in the order of their creation (the order of
+// named_parameters()).
 class ParamStore {
  public:
-  Param& Create(Param param);           // the name must be new
+  Param& Create(Param param);  // the name must be new: our own fault otherwise
   std::deque<Param>& all() { return params_; }
   const std::deque<Param>& all() const { return params_; }
-  Param* Find(std::string_view name);
+  Param* Find(std::string_view name);  // null if there is none
 
  private:
-  std::deque<Param> params_;            // stable addresses
+  std::deque<Param> params_;  // stable addresses
 };
 
-// A module whose sequence_parallel attribute is read again at every forward (Transformer Engine's linears).
+// A module whose sequence_parallel attribute is read again at every forward (Transformer Engine's
+// linears).
 struct ToggleableModule {
   std::string path;
   bool* sequence_parallel = nullptr;
-  std::vector<Param*> params;           // its own, whose marks a region may toggle with it
+  std::vector<Param*> params;  // its own, whose marks a region may toggle with it
 };
 
-// Passed to constructors: where the module stands in the model and what it may create.
+// Passed to constructors: where the module stands in the model and what it may create. Used during
+// construction only; both references outlive it.
 class Builder {
  public:
   Builder(const LayerConfig& config, ParamStore& params) : config_(&config), params_(&params) {}
 
-  Builder Child(std::string_view name) const;            // one level deeper
+  Builder Child(std::string_view name) const;  // one level deeper
   const std::string& path() const { return path_; }
-  std::string_view name() const;                         // the last component of the path
+  std::string_view name() const { return name_; }  // as given to Child: what Tape::Scope enters
   const LayerConfig& config() const { return *config_; }
+
   // Creates path().name with these shards. Base parameters are frozen under LoRA unless train_base.
   Param& Create(std::string_view name, ShardMap shards, Init init, Marks marks = {}) const;
   Param& CreateTrainable(std::string_view name, ShardMap shards, Init init, Marks marks = {}) const;
@@ -71,6 +78,14 @@ class Builder {
   const LayerConfig* config_;
   ParamStore* params_;
   std::string path_;
+  std::string name_;
 };
+
+// The marks that Megatron's constructors write.
+Marks ShardedMarks(int partition_dim);                   // tensor_model_parallel
+Marks SequenceParallelMarks(const LayerConfig& config);  // TENorm, a row-parallel bias
+
+// The weight of a norm starts at 1, zero-centred at 0.
+Init NormInit(NormKind norm);
 
 }  // namespace sumonce

@@ -1,52 +1,76 @@
-// The hybrid decoder: embedding, blocks (mixer and MLP, each with a residual), final norm, output layer and loss.
+// The hybrid decoder: embedding, blocks (mixer and MLP, each with a residual), final norm, output
+// layer and loss. Parameter names are Megatron's: embedding.word_embeddings.weight,
+// decoder.layers.N.self_attention..., decoder.layers.N.mlp..., decoder.final_layernorm.weight,
+// output_layer.weight.
 #pragma once
 
 #include <memory>
-#include <variant>
+#include <optional>
+#include <vector>
 
-#include "layers/attention/self_attention.h"
+#include "layers/decoder/decoder_layer.h"
 #include "layers/embedding/vocab_parallel.h"
-#include "layers/gated_delta_net/gated_delta_net.h"
-#include "layers/mlp/mlp.h"
 #include "layers/module.h"
+#include "layers/norm/rms_norm.h"
 
 namespace sumonce {
 
-struct DecoderLayerConfig {
-  std::variant<SelfAttentionConfig, GatedDeltaNetConfig> mixer;
-  std::optional<MlpConfig> mlp;         // none: the block is the mixer alone
+enum class Head : uint8_t {
+  kCrossEntropy,  // final norm, output layer, masked cross-entropy
+  kProbe,         // the dot product with a constant: linear, for the exact mode
 };
 
 struct ModelConfig {
   int64_t vocab = 24;
   int64_t hidden = 16;
   std::vector<DecoderLayerConfig> layers;
+  Head head = Head::kCrossEntropy;
   LayerConfig common;
 };
 
-// The inputs of one microbatch; whole tensors, [s, b] unless said. `one_hot` and `target_one_hot`: [s, b, v].
+// The inputs of one microbatch; whole tensors (null on the abstract tape), constants.
 struct BatchInputs {
-  const Tensor* tokens_one_hot = nullptr;
-  const Tensor* targets_one_hot = nullptr;
-  const Tensor* loss_weights = nullptr;  // the token's weight in the loss: mask, or mask / counted tokens
-  int64_t sequence = 0, batch = 0;       // unsharded extents; batch over all dp ranks
+  const Tensor* tokens_one_hot = nullptr;   // [s, b, v]
+  const Tensor* targets_one_hot = nullptr;  // [s, b, v]; kCrossEntropy
+  const Tensor* loss_weights = nullptr;     // [s, b]: mask, or mask / counted tokens
+  const Tensor* probe = nullptr;            // [s, b, h]; kProbe
+  int64_t sequence = 0, batch = 0;          // unsharded extents; batch over all dp ranks
 };
 
+// One rank's model; on the abstract tape, the prover's. Built from the same configuration
+// everywhere. `weight`s of params() are filled by the caller before Forward on a numeric tape. Not
+// copyable: modules() points into it.
 class Model {
  public:
   explicit Model(const ModelConfig& config);
+  Model(const Model&) = delete;
 
-  // The loss of one microbatch (scalar): P over dp (each rank its own sequences), E over tp.
-  // `loss_scale`: a monomial that multiplies it (mean-of-cells mode seeds dp/N; docs/THEORY.md "Loss").
+  // The loss of one microbatch (scalar): partial over dp (each rank its own sequences), equal over
+  // tp. `loss_scale`: a monomial that multiplies it (mean-of-cells mode seeds dp/N; docs/THEORY.md
+  // "Loss").
   Value Forward(Tape& tape, const BatchInputs& inputs, const Scale& loss_scale);
 
+  // The parts of Forward: hidden states behind the last block, [s(/tp), b, h], and their loss.
+  Value Hidden(Tape& tape, const BatchInputs& inputs);
+  Value Loss(Tape& tape, Value hidden, const BatchInputs& inputs);
+
   ParamStore& params() { return params_; }
+  const ModelConfig& config() const { return config_; }
   std::vector<ToggleableModule> modules();
 
  private:
+  // The batch is cut over dp; `more` are tp's cuts.
+  Value Constant(Tape& tape, const char* name, const Tensor* whole, const BatchInputs& inputs,
+                 std::optional<DimExtent> last, std::vector<ShardMap::Cut> cuts) const;
+  Value CrossEntropyLoss(Tape& tape, Value hidden, const BatchInputs& inputs);
+  Value ProbeLoss(Tape& tape, Value hidden, const BatchInputs& inputs);
+
   ModelConfig config_;
   ParamStore params_;
-  // ...
+  std::optional<VocabParallelEmbedding> embedding_;
+  std::vector<std::unique_ptr<DecoderLayer>> layers_;
+  std::optional<RmsNormLayer> final_layernorm_;
+  std::optional<ColumnParallelLinear> output_layer_;
 };
 
 }  // namespace sumonce

@@ -1,13 +1,15 @@
-// GatedDeltaNet (Yang et al. 2024) as Megatron-Core and mcore-bridge run it under tensor parallelism
-// (megatron/core/ssm/gated_delta_net.py; formulas: docs/THEORY.md "GatedDeltaNet").
+// GatedDeltaNet (Yang et al. 2024) as Megatron-Core and mcore-bridge run it under tensor
+// parallelism (megatron/core/ssm/gated_delta_net.py; formulas: docs/THEORY.md "GatedDeltaNet").
 //
-// Three modes. kUpstream: in_proj gathers the sequence itself (sequence parallelism) or runs on the whole (off).
-// kGatherRegion: with sequence parallelism the input is gathered in front of in_proj with a split backward, in_proj and
-// out_proj run with their sequence_parallel attribute off for this call, and the output is scattered again: mcore-bridge's
-// way. What the region does with the marks of the parameters inside decides the second founding case, since the finalizer
-// reads marks long after forward has restored the modules.
+// Three modes. kUpstream: in_proj gathers the sequence itself (sequence parallelism) or runs on the
+// whole (off). kGatherRegion: with sequence parallelism the input is gathered in front of in_proj
+// with a split backward, in_proj and out_proj run with their sequence_parallel attribute off for
+// this call, and the output is scattered again: mcore-bridge's way. What the region does with the
+// marks of the parameters inside decides the second founding case, since the finalizer reads marks
+// long after forward has restored the modules.
 #pragma once
 
+#include "layers/gated_delta_net/gather_region.h"
 #include "layers/linear/parallel_linear.h"
 #include "layers/module.h"
 
@@ -15,43 +17,46 @@ namespace sumonce {
 
 enum class GdnMode : uint8_t { kUpstream, kGatherRegion };
 
-// What the gather region does with the sequence_parallel mark of its modules' parameters that carry it.
-enum class RegionMarks : uint8_t {
-  kLeaveOff,           // cleared with the module and left off: right
-  kKeep,               // only the module is toggled: the mark stays, the complete gradient is summed again (times tp)
-  kToggleAndRestore,   // cleared for the call and restored with the module: marks are read after backward, still times tp
-};
-
-enum class GdnPacking : uint8_t { kMegatron, kPerKeyHead };  // q|k|v|z|b|a by sections, or all six per key head
+enum class GdnPacking : uint8_t {
+  kMegatron,
+  kPerKeyHead
+};  // q|k|v|z|b|a by sections, or all six per key head
 
 struct GatedDeltaNetConfig {
   int64_t hidden = 16;
   int64_t num_key_heads = 2;
-  int64_t num_value_heads = 4;   // a multiple of num_key_heads
+  int64_t num_value_heads = 4;  // a multiple of num_key_heads
   int64_t key_head_dim = 6;
   int64_t value_head_dim = 5;
   int64_t conv_kernel_dim = 4;
   GdnPacking packing = GdnPacking::kMegatron;
   GdnMode mode = GdnMode::kUpstream;
   RegionMarks region_marks = RegionMarks::kLeaveOff;
-  bool decoupled_norm = false;   // the input norm stands outside, before the gather
+  bool decoupled_norm = false;  // the input norm stands outside, before the gather
 };
 
+// Modules in_proj (column), conv1d, out_norm, out_proj (row) and the gates' A_log, dt_bias; tp cuts
+// key heads, each with its value heads. decoupled_norm: in_proj has no norm of its own, the caller
+// normalises x.
 class GatedDeltaNet {
  public:
   GatedDeltaNet(const Builder& builder, const GatedDeltaNetConfig& config);
-  Value Forward(Tape& tape, Value x);   // [s(/tp), b, h] -> [s(/tp), b, h]
+  Value Forward(Tape& tape, Value x);  // [s(/tp), b, h] -> as x
   void CollectModules(std::vector<ToggleableModule>& modules);
 
  private:
-  Value Inner(Tape& tape, Value x);     // in_proj, conv, rule, gated norm, out_proj
+  Value Inner(Tape& tape, Value x);         // in_proj, heads, out_proj
+  Value GatherRegion(Tape& tape, Value x);  // Inner on the gathered sequence
+  Value Heads(Tape& tape, Value projected);
+  Value Mixed(Tape& tape, Value projected);                            // conv and silu: [q | k | v]
+  Value Part(Tape& tape, Value x, int part, const Dims& inner) const;  // [s, b, k, inner...]
 
   std::string name_;
   GatedDeltaNetConfig config_;
   double norm_eps_;
   bool sequence_parallel_;
-  std::unique_ptr<ColumnParallelLinear> in_proj_;
-  std::unique_ptr<RowParallelLinear> out_proj_;
+  ColumnParallelLinear in_proj_;
+  RowParallelLinear out_proj_;
   Param* conv1d_weight_;
   Param* A_log_;
   Param* dt_bias_;

@@ -1,39 +1,40 @@
-// Tensor-parallel linear layers as Transformer Engine and Megatron-Core build them (spec: docs/THEORY.md "Layers";
-// megatron/core/tensor_parallel/layers.py, transformer_engine/pytorch/module/{linear,layernorm_linear}.py).
+// Tensor-parallel linear layers as Transformer Engine and Megatron-Core build them (spec:
+// docs/THEORY.md "Layers"; megatron/core/tensor_parallel/layers.py,
+// transformer_engine/pytorch/module/{linear,layernorm_linear}.py).
 //
-// The module attribute sequence_parallel is read at every Forward: toggling it changes the communication of that call,
-// not the marks on the parameters. Weights are [out..., in...]; y = x W^T.
+// The module attribute sequence_parallel is read at every Forward: toggling it changes the
+// communication of that call, not the marks on the parameters. Weights are [out..., in...]; y = x
+// W^T.
 #pragma once
 
 #include <optional>
 
 #include "layers/lora/lora.h"
 #include "layers/module.h"
+#include "layers/norm/rms_norm.h"
 
 namespace sumonce {
 
 struct LinearConfig {
-  Dims out;                   // unsharded output dimensions, e.g. [g] packed
-  Dims in;                    // unsharded input dimensions, e.g. [h]
-  Dim cut = Dim::kGroup;      // the dimension that tp cuts: one of `out` (column) or of `in` (row)
+  Dims out;               // unsharded output dimensions, e.g. [g] packed
+  Dims in;                // unsharded input dimensions, e.g. [h]
+  Dim cut = Dim::kGroup;  // the dimension that tp cuts: one of `out` (column) or of `in` (row)
   bool bias = false;
-  bool layer_norm = false;    // column only: RMSNorm fused in front (LayerNormColumnParallelLinear)
+  bool layer_norm = false;  // column only: RMSNorm fused in front (LayerNormColumnParallelLinear)
 };
 
-// W split by rows of the output over tp. With sequence parallelism x is [s/tp, b, in] and is gathered, its dgrad
-// reduce-scattered; without, x is whole and its dgrad all-reduced.
+// W split by rows of the output over tp. With sequence parallelism x is [s/tp, b, in] and is
+// gathered, its dgrad reduce-scattered; without, x is whole and its dgrad all-reduced.
 class ColumnParallelLinear {
  public:
   ColumnParallelLinear(const Builder& builder, const LinearConfig& config);
-  Value Forward(Tape& tape, Value x);   // x: [s(/tp), b, in...] -> [s, b, out.../tp]
+  Value Forward(Tape& tape, Value x);  // x: [s(/tp), b, in...] -> [s, b, out.../tp]
   void CollectModules(std::vector<ToggleableModule>& modules);
 
  private:
   std::string name_;
   std::string path_;
-  LinearConfig config_;
-  NormKind norm_;
-  double norm_eps_;
+  RmsNormOptions norm_;
   bool sequence_parallel_;
   Param* weight_;
   Param* bias_ = nullptr;
@@ -41,18 +42,18 @@ class ColumnParallelLinear {
   std::unique_ptr<LoraAdapter> lora_;
 };
 
-// W split by columns of the input over tp. The output is summed: reduce-scattered over s with sequence parallelism,
-// all-reduced without. The bias is added behind the sum and is marked sequence_parallel.
+// W split by columns of the input over tp. The output is summed: reduce-scattered over s with
+// sequence parallelism, all-reduced without. The bias is added behind the sum and is marked
+// sequence_parallel.
 class RowParallelLinear {
  public:
   RowParallelLinear(const Builder& builder, const LinearConfig& config);
-  Value Forward(Tape& tape, Value x);   // x: [s, b, in.../tp] -> [s(/tp), b, out...]
+  Value Forward(Tape& tape, Value x);  // x: [s, b, in.../tp] -> [s(/tp), b, out...]
   void CollectModules(std::vector<ToggleableModule>& modules);
 
  private:
   std::string name_;
   std::string path_;
-  LinearConfig config_;
   bool sequence_parallel_;
   Param* weight_;
   Param* bias_ = nullptr;

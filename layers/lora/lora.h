@@ -1,7 +1,8 @@
-// LoRA on a parallel linear layer: y = base(x) + scaling * B(A(x)) (Hu et al. 2021; sharding as mcore-bridge's
-// LoraParallelLinear). On a column target A is replicated and B split by rows; on a row target A is split by columns and
-// B replicated. The replicated factor's parameter is marked sequence_parallel when sequence parallelism is on: without
-// that mark nobody sums its gradient over tp (the first founding case).
+// LoRA on a parallel linear layer: y = base(x) + scaling * B(A(x)) (Hu et al. 2021; sharding as
+// mcore-bridge's LoraParallelLinear). On a column target A is replicated and B split by rows; on a
+// row target A is split by columns and B replicated. The replicated factor's parameter is marked
+// sequence_parallel when sequence parallelism is on: without that mark nobody sums its gradient
+// over tp (the first founding case).
 #pragma once
 
 #include "layers/module.h"
@@ -12,23 +13,26 @@ class LoraAdapter {
  public:
   enum class Target : uint8_t { kColumn, kRow };
 
-  // `out`, `in`: the base layer's unsharded dimensions; `cut`: the dimension of theirs that tp cuts.
+  // `out`, `in`: the base layer's unsharded dimensions; `cut`: the dimension of theirs that tp
+  // cuts.
   LoraAdapter(const Builder& builder, Target target, const Dims& out, const Dims& in, Dim cut);
 
-  // x as the base layer gets it (for a fused norm: the norm's output, not gathered); the result has the dimensions and the
-  // placement of the base layer's output.
+  // x as the base layer gets it (for a fused norm: the norm's output, not gathered); the result has
+  // the dimensions and the placement of the base layer's output.
   Value Forward(Tape& tape, Value x);
   void CollectModules(std::vector<ToggleableModule>& modules);
 
  private:
+  Value ForwardA(Tape& tape, Value x);
+  Value ForwardB(Tape& tape, Value a);
+
   Target target_;
-  Dim cut_;
   double scaling_;
-  std::string path_;
-  bool sequence_parallel_A_;
-  bool sequence_parallel_B_;
-  Param* lora_A_;   // [r, in...]
-  Param* lora_B_;   // [out..., r]
+  std::string path_;          // of the base layer
+  bool sequence_parallel_A_;  // attributes of the two factors, each a module of its own; the
+  bool sequence_parallel_B_;  // replicated one never communicates
+  Param* lora_A_;             // [r, in...]
+  Param* lora_B_;             // [out..., r]
 };
 
 }  // namespace sumonce

@@ -1,0 +1,41 @@
+#include "layers/decoder/decoder_layer.h"
+
+#include "spmd/ops/add.h"
+
+namespace sumonce {
+
+DecoderLayer::DecoderLayer(const Builder& builder, const DecoderLayerConfig& config)
+    : name_(builder.name()) {
+  const Builder mixer = builder.Child("self_attention");
+  if (const auto* attention = std::get_if<SelfAttentionConfig>(&config.mixer)) {
+    attention_ = std::make_unique<SelfAttention>(mixer, *attention);
+  } else if (const auto* gdn = std::get_if<GatedDeltaNetConfig>(&config.mixer)) {
+    if (gdn->decoupled_norm) {
+      input_layernorm_ =
+          std::make_unique<RmsNormLayer>(builder.Child("input_layernorm"), gdn->hidden);
+    }
+    gated_delta_net_ = std::make_unique<GatedDeltaNet>(mixer, *gdn);
+  }
+  if (config.mlp) mlp_ = std::make_unique<Mlp>(builder.Child("mlp"), *config.mlp);
+}
+
+Value DecoderLayer::Forward(Tape& tape, Value x) {
+  Tape::Scope scope(tape, name_);
+  if (attention_ || gated_delta_net_) x = Add(tape, x, Mixed(tape, x));
+  if (mlp_) x = Add(tape, x, mlp_->Forward(tape, x));
+  return x;
+}
+
+Value DecoderLayer::Mixed(Tape& tape, Value x) {
+  if (attention_) return attention_->Forward(tape, x);
+  if (input_layernorm_) x = input_layernorm_->Forward(tape, x);
+  return gated_delta_net_->Forward(tape, x);
+}
+
+void DecoderLayer::CollectModules(std::vector<ToggleableModule>& modules) {
+  if (attention_) attention_->CollectModules(modules);
+  if (gated_delta_net_) gated_delta_net_->CollectModules(modules);
+  if (mlp_) mlp_->CollectModules(modules);
+}
+
+}  // namespace sumonce

@@ -1,0 +1,41 @@
+// One block of the hybrid decoder: a mixer and an MLP, each with a residual.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <variant>
+
+#include "layers/attention/self_attention.h"
+#include "layers/gated_delta_net/gated_delta_net.h"
+#include "layers/mlp/mlp.h"
+#include "layers/module.h"
+#include "layers/norm/rms_norm.h"
+
+namespace sumonce {
+
+struct DecoderLayerConfig {
+  // monostate: no mixer, the block is the MLP alone.
+  std::variant<SelfAttentionConfig, GatedDeltaNetConfig, std::monostate> mixer;
+  std::optional<MlpConfig> mlp;  // none: the block is the mixer alone
+};
+
+// x1 = x + mixer(x), y = x1 + mlp(x1); the norms are fused in the column-parallel linears, but for
+// a GatedDeltaNet with decoupled_norm: then input_layernorm stands in front of it, on the tokens as
+// they lie. Either mixer is called self_attention, as in Megatron's checkpoints.
+class DecoderLayer {
+ public:
+  DecoderLayer(const Builder& builder, const DecoderLayerConfig& config);
+  Value Forward(Tape& tape, Value x);  // [s(/tp), b, h] -> as x
+  void CollectModules(std::vector<ToggleableModule>& modules);
+
+ private:
+  Value Mixed(Tape& tape, Value x);
+
+  std::string name_;
+  std::unique_ptr<RmsNormLayer> input_layernorm_;
+  std::unique_ptr<SelfAttention> attention_;
+  std::unique_ptr<GatedDeltaNet> gated_delta_net_;
+  std::unique_ptr<Mlp> mlp_;
+};
+
+}  // namespace sumonce

@@ -1,0 +1,29 @@
+#include "layers/embedding/vocab_parallel.h"
+
+#include "layers/linear/regions.h"
+#include "spmd/ops/linear.h"
+
+namespace sumonce {
+
+VocabParallelEmbedding::VocabParallelEmbedding(const Builder& builder, const VocabConfig& config)
+    : name_(builder.path()),
+      sequence_parallel_(builder.config().sequence_parallel),
+      weight_(&builder.Create(
+          "weight",
+          ShardMap({Plain(Dim::kVocab, config.vocab), Plain(Dim::kHidden, config.hidden)},
+                   {{Dim::kVocab, Axis::kTp}}),
+          {.scale = builder.config().init_std}, ShardedMarks(0))) {}
+
+Value VocabParallelEmbedding::Forward(Tape& tape, Value one_hot) {
+  Tape::Scope scope(tape, name_);
+  const Value rows = Linear(tape, one_hot, tape.Use(*weight_));
+  return LeaveRowParallel(tape, rows, sequence_parallel_);
+}
+
+ColumnParallelLinear OutputLayer(const Builder& builder, const VocabConfig& config) {
+  return ColumnParallelLinear(builder, {.out = {Plain(Dim::kVocab, config.vocab)},
+                                        .in = {Plain(Dim::kHidden, config.hidden)},
+                                        .cut = Dim::kVocab});
+}
+
+}  // namespace sumonce

@@ -1,0 +1,143 @@
+#include "layers/gated_delta_net/gated_delta_net.h"
+
+#include <cmath>
+
+#include "spmd/collectives.h"
+#include "spmd/ops/causal_conv.h"
+#include "spmd/ops/delta_rule.h"
+#include "spmd/ops/gated_norm.h"
+#include "spmd/ops/gdn_decay.h"
+#include "spmd/ops/l2_norm.h"
+#include "spmd/ops/sigmoid.h"
+#include "spmd/ops/silu.h"
+#include "spmd/ops/take_parts.h"
+#include "spmd/ops/unfold.h"
+
+namespace sumonce {
+namespace {
+
+// The parts of in_proj's output, in the order that all packings share.
+enum Part { kQ, kK, kV, kZ, kBeta, kAlpha };
+
+int64_t ValuesPerKey(const GatedDeltaNetConfig& config) {
+  return config.num_value_heads / config.num_key_heads;
+}
+
+// One unit per key head with the first `parts` parts.
+DimExtent KeyHeads(const GatedDeltaNetConfig& config, size_t parts) {
+  const int64_t rho = ValuesPerKey(config), values = rho * config.value_head_dim;
+  DimExtent k = {.dim = Dim::kKeyHead,
+                 .units = config.num_key_heads,
+                 .parts = {config.key_head_dim, config.key_head_dim, values, values, rho, rho}};
+  k.parts.resize(parts);
+  if (config.packing == GdnPacking::kMegatron) k.packing = Packing::kPartMajor;
+  return k;
+}
+
+DimExtent ValueInKey(const GatedDeltaNetConfig& config) {
+  return Plain(Dim::kValueInKey, ValuesPerKey(config));
+}
+DimExtent ValueDim(const GatedDeltaNetConfig& config) {
+  return Plain(Dim::kHeadDim, config.value_head_dim);
+}
+
+LinearConfig InProj(const GatedDeltaNetConfig& config) {
+  return {.out = {KeyHeads(config, 6)},
+          .in = {Plain(Dim::kHidden, config.hidden)},
+          .cut = Dim::kKeyHead,
+          .layer_norm = !config.decoupled_norm};
+}
+
+LinearConfig OutProj(const GatedDeltaNetConfig& config) {
+  return {.out = {Plain(Dim::kHidden, config.hidden)},
+          .in = {Plain(Dim::kKeyHead, config.num_key_heads), ValueInKey(config), ValueDim(config)},
+          .cut = Dim::kKeyHead};
+}
+
+// A parameter cut by key heads.
+Param* PerHead(const Builder& builder, std::string_view name, Dims dims, Init init) {
+  return &builder.Create(name, ShardMap(std::move(dims), {{Dim::kKeyHead, Axis::kTp}}), init,
+                         ShardedMarks(0));
+}
+
+}  // namespace
+
+GatedDeltaNet::GatedDeltaNet(const Builder& builder, const GatedDeltaNetConfig& config)
+    : name_(builder.name()),
+      config_(config),
+      norm_eps_(builder.config().norm_eps),
+      sequence_parallel_(builder.config().sequence_parallel),
+      in_proj_(builder.Child("in_proj"), InProj(config)),
+      out_proj_(builder.Child("out_proj"), OutProj(config)) {
+  const Dims heads = {Plain(Dim::kKeyHead, config.num_key_heads), ValueInKey(config)};
+  const double bound = 1.0 / std::sqrt(static_cast<double>(config.conv_kernel_dim));
+  conv1d_weight_ = PerHead(builder.Child("conv1d"), "weight",
+                           {KeyHeads(config, 3), Plain(Dim::kTap, config.conv_kernel_dim)},
+                           {.kind = Init::Kind::kUniform, .scale = bound});
+  // Slow decays: with large A the state forgets within a token and hides errors of the recurrence.
+  A_log_ = PerHead(builder, "A_log", heads,
+                   {.kind = Init::Kind::kLogUniform, .scale = 0.05, .limit = 2.0});
+  dt_bias_ = PerHead(builder, "dt_bias", heads, {.kind = Init::Kind::kOne});
+  // A TENorm: marked with the configuration, though its gradient is partial by heads either way.
+  // Never zero-centred.
+  out_norm_weight_ =
+      &builder.Child("out_norm")
+           .Create("weight", ShardMap({ValueDim(config)}, {}), NormInit(NormKind::kPlain),
+                   SequenceParallelMarks(builder.config()));
+}
+
+Value GatedDeltaNet::Forward(Tape& tape, Value x) {
+  Tape::Scope scope(tape, name_);
+  const bool gathers = sequence_parallel_ && config_.mode == GdnMode::kGatherRegion;
+  return gathers ? GatherRegion(tape, x) : Inner(tape, x);
+}
+
+// Inside, every rank has all tokens and in_proj all-reduces its dgrad itself: the gradient is
+// complete, so the gather's backward only splits.
+Value GatedDeltaNet::GatherRegion(Tape& tape, Value x) {
+  std::vector<ToggleableModule> modules;
+  CollectModules(modules);
+  const SequenceParallelOff off(modules, config_.region_marks);
+  x = AllGather(tape, x, Axis::kTp, Dim::kSequence, GatherGrad::kSplit);
+  return ScatterToRegion(tape, Inner(tape, x), Axis::kTp, Dim::kSequence);
+}
+
+Value GatedDeltaNet::Inner(Tape& tape, Value x) {
+  return out_proj_.Forward(tape, Heads(tape, in_proj_.Forward(tape, x)));
+}
+
+// [s, b, k/tp x (q, k, v, z, beta, alpha)] -> [s, b, k/tp, j, d].
+Value GatedDeltaNet::Heads(Tape& tape, Value projected) {
+  const Dims key = {Plain(Dim::kHeadDim, config_.key_head_dim)};
+  const Dims per_value = {ValueInKey(config_)};
+  const Dims value = {ValueInKey(config_), ValueDim(config_)};
+  const Value mixed = Mixed(tape, projected);
+  const Value q = L2Norm(tape, Part(tape, mixed, kQ, key));
+  const Value k = L2Norm(tape, Part(tape, mixed, kK, key));
+  const Value v = Part(tape, mixed, kV, value);
+  const Value beta = Sigmoid(tape, Part(tape, projected, kBeta, per_value));
+  const Value g = GdnDecay(tape, Part(tape, projected, kAlpha, per_value), tape.Use(*A_log_),
+                           tape.Use(*dt_bias_));
+  const Value o = DeltaRule(tape, q, k, v, g, beta);
+  Tape::Scope scope(tape, "out_norm");
+  return GatedNorm(tape, o, Part(tape, projected, kZ, value), tape.Use(*out_norm_weight_),
+                   {.eps = norm_eps_});
+}
+
+Value GatedDeltaNet::Mixed(Tape& tape, Value projected) {
+  Tape::Scope scope(tape, "conv1d");
+  const Value qkv = TakeParts(tape, projected, {.dim = Dim::kKeyHead, .first = kQ, .count = 3});
+  return Silu(tape, CausalConv(tape, qkv, tape.Use(*conv1d_weight_)));
+}
+
+Value GatedDeltaNet::Part(Tape& tape, Value x, int part, const Dims& inner) const {
+  const Value taken = TakeParts(tape, x, {.dim = Dim::kKeyHead, .first = part});
+  return Unfold(tape, taken, {.dim = Dim::kKeyHead, .inner = inner});
+}
+
+void GatedDeltaNet::CollectModules(std::vector<ToggleableModule>& modules) {
+  in_proj_.CollectModules(modules);
+  out_proj_.CollectModules(modules);
+}
+
+}  // namespace sumonce

@@ -1,0 +1,98 @@
+#include "layers/linear/parallel_linear.h"
+
+#include "layers/linear/regions.h"
+#include "spmd/ops/add.h"
+#include "spmd/ops/add_bias.h"
+#include "spmd/ops/linear.h"
+
+namespace sumonce {
+namespace {
+
+Dims WeightDims(const LinearConfig& config) {
+  Dims dims = config.out;
+  dims.insert(dims.end(), config.in.begin(), config.in.end());
+  return dims;
+}
+
+ShardMap CutOverTp(Dims dims, Dim cut) { return ShardMap(std::move(dims), {{cut, Axis::kTp}}); }
+
+Init WeightInit(const Builder& builder) { return {.scale = builder.config().init_std}; }
+
+std::unique_ptr<LoraAdapter> AdapterFor(const Builder& builder, LoraAdapter::Target target,
+                                        const LinearConfig& config) {
+  if (!builder.config().lora.Targets(builder.path())) return nullptr;
+  return std::make_unique<LoraAdapter>(builder, target, config.out, config.in, config.cut);
+}
+
+std::vector<Param*> Present(std::initializer_list<Param*> params) {
+  std::vector<Param*> present;
+  for (Param* param : params) {
+    if (param) present.push_back(param);
+  }
+  return present;
+}
+
+}  // namespace
+
+ColumnParallelLinear::ColumnParallelLinear(const Builder& builder, const LinearConfig& config)
+    : name_(builder.name()),
+      path_(builder.path()),
+      norm_(NormOptions(builder.config(), config.in.back().dim)),
+      sequence_parallel_(builder.config().sequence_parallel) {
+  if (config.layer_norm) {
+    layer_norm_weight_ =
+        &builder.Create("layer_norm_weight", ShardMap(config.in, {}),
+                        NormInit(builder.config().norm), SequenceParallelMarks(builder.config()));
+  }
+  weight_ = &builder.Create("weight", CutOverTp(WeightDims(config), config.cut),
+                            WeightInit(builder), ShardedMarks(0));
+  if (config.bias) {
+    bias_ = &builder.Create("bias", CutOverTp(config.out, config.cut), {.kind = Init::Kind::kZero},
+                            ShardedMarks(0));
+  }
+  lora_ = AdapterFor(builder, LoraAdapter::Target::kColumn, config);
+}
+
+Value ColumnParallelLinear::Forward(Tape& tape, Value x) {
+  Tape::Scope scope(tape, name_);
+  if (layer_norm_weight_) x = RmsNorm(tape, x, tape.Use(*layer_norm_weight_), norm_);
+  Value y = EnterColumnParallel(tape, x, sequence_parallel_);
+  y = Linear(tape, y, tape.Use(*weight_));
+  if (bias_) y = AddBias(tape, y, tape.Use(*bias_));
+  // The adapter reads the normalised activation as it lies here, not gathered
+  // (return_layernorm_output).
+  return lora_ ? Add(tape, y, lora_->Forward(tape, x)) : y;
+}
+
+void ColumnParallelLinear::CollectModules(std::vector<ToggleableModule>& modules) {
+  modules.push_back({path_, &sequence_parallel_, Present({layer_norm_weight_, weight_, bias_})});
+  if (lora_) lora_->CollectModules(modules);
+}
+
+RowParallelLinear::RowParallelLinear(const Builder& builder, const LinearConfig& config)
+    : name_(builder.name()),
+      path_(builder.path()),
+      sequence_parallel_(builder.config().sequence_parallel) {
+  weight_ = &builder.Create("weight", CutOverTp(WeightDims(config), config.cut),
+                            WeightInit(builder), ShardedMarks(1));
+  if (config.bias) {
+    bias_ = &builder.Create("bias", ShardMap(config.out, {}), {.kind = Init::Kind::kZero},
+                            SequenceParallelMarks(builder.config()));
+  }
+  lora_ = AdapterFor(builder, LoraAdapter::Target::kRow, config);
+}
+
+Value RowParallelLinear::Forward(Tape& tape, Value x) {
+  Tape::Scope scope(tape, name_);
+  Value y = Linear(tape, x, tape.Use(*weight_));
+  y = LeaveRowParallel(tape, y, sequence_parallel_);
+  if (bias_) y = AddBias(tape, y, tape.Use(*bias_));
+  return lora_ ? Add(tape, y, lora_->Forward(tape, x)) : y;
+}
+
+void RowParallelLinear::CollectModules(std::vector<ToggleableModule>& modules) {
+  modules.push_back({path_, &sequence_parallel_, Present({weight_, bias_})});
+  if (lora_) lora_->CollectModules(modules);
+}
+
+}  // namespace sumonce

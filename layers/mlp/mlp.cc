@@ -1,0 +1,46 @@
+#include "layers/mlp/mlp.h"
+
+#include "spmd/ops/swiglu.h"
+
+namespace sumonce {
+namespace {
+
+LinearConfig Fc1(const MlpConfig& config) {
+  DimExtent out = Plain(Dim::kFfn, config.ffn);
+  if (config.activation == MlpActivation::kSwiglu) {
+    out.parts = {1, 1};
+    out.packing = Packing::kPartMajor;
+  }
+  return {.out = {out},
+          .in = {Plain(Dim::kHidden, config.hidden)},
+          .cut = Dim::kFfn,
+          .layer_norm = config.layer_norm};
+}
+
+LinearConfig Fc2(const MlpConfig& config) {
+  return {.out = {Plain(Dim::kHidden, config.hidden)},
+          .in = {Plain(Dim::kFfn, config.ffn)},
+          .cut = Dim::kFfn};
+}
+
+}  // namespace
+
+Mlp::Mlp(const Builder& builder, const MlpConfig& config)
+    : name_(builder.name()),
+      activation_(config.activation),
+      linear_fc1_(builder.Child("linear_fc1"), Fc1(config)),
+      linear_fc2_(builder.Child("linear_fc2"), Fc2(config)) {}
+
+Value Mlp::Forward(Tape& tape, Value x) {
+  Tape::Scope scope(tape, name_);
+  Value hidden = linear_fc1_.Forward(tape, x);
+  if (activation_ == MlpActivation::kSwiglu) hidden = Swiglu(tape, hidden);
+  return linear_fc2_.Forward(tape, hidden);
+}
+
+void Mlp::CollectModules(std::vector<ToggleableModule>& modules) {
+  linear_fc1_.CollectModules(modules);
+  linear_fc2_.CollectModules(modules);
+}
+
+}  // namespace sumonce

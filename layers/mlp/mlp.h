@@ -1,0 +1,35 @@
+// The MLP of a block: y = fc2(act(fc1(norm(x)))), formulas in spec/gdn-lora-math.md section 6.
+#pragma once
+
+#include "layers/linear/parallel_linear.h"
+#include "layers/module.h"
+
+namespace sumonce {
+
+enum class MlpActivation : uint8_t {
+  kSwiglu,  // silu(gate) * up, fc1 packed [gate; up] on each rank
+  kLinear,  // none: for the exact mode, whose integers a nonlinear function would leave
+};
+
+struct MlpConfig {
+  int64_t hidden = 16;
+  int64_t ffn = 24;
+  MlpActivation activation = MlpActivation::kSwiglu;
+  bool layer_norm = true;  // RMSNorm fused in front of linear_fc1
+};
+
+// Modules linear_fc1 (column, cut by f) and linear_fc2 (row).
+class Mlp {
+ public:
+  Mlp(const Builder& builder, const MlpConfig& config);
+  Value Forward(Tape& tape, Value x);  // [s(/tp), b, h] -> as x
+  void CollectModules(std::vector<ToggleableModule>& modules);
+
+ private:
+  std::string name_;
+  MlpActivation activation_;
+  ColumnParallelLinear linear_fc1_;
+  RowParallelLinear linear_fc2_;
+};
+
+}  // namespace sumonce
