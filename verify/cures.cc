@@ -1,8 +1,13 @@
 #include "verify/cures.h"
 
+#include <algorithm>
+#include <map>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/text.h"
+#include "sim/defects/effect.h"
+#include "sim/simulator.h"
 #include "verify/prove.h"
 
 namespace sumonce {
@@ -125,6 +130,48 @@ std::vector<Candidate> CandidatesFor(const Verdict& verdict) {
   return candidates;
 }
 
+// Parameters whose marks differ between the ranks' models, with the mark that does.
+std::vector<std::pair<std::string, Mark>> DisagreeingMarks(const Scenario& scenario, std::span<const Edit> edits) {
+  const Mesh mesh = *Mesh::Create(scenario.mesh);
+  std::map<std::string, std::vector<Marks>> marks;
+  for (int rank = 0; rank < mesh.world_size(); ++rank) {
+    Effects effects(edits, rank);
+    Model model(EffectiveModel(scenario, mesh));
+    for (const auto& effect : effects.all()) effect->OnBuilt(model.params());
+    for (const auto& effect : effects.all()) effect->OnBackwardDone(model.params());
+    for (const Param& param : model.params().all()) marks[param.name].push_back(param.marks);
+  }
+  std::vector<std::pair<std::string, Mark>> disagreeing;
+  for (const auto& [param, ranks] : marks) {
+    const auto differs = [&](bool Marks::*mark) {
+      return std::any_of(ranks.begin(), ranks.end(), [&](const Marks& m) { return m.*mark != ranks[0].*mark; });
+    };
+    if (differs(&Marks::sequence_parallel)) disagreeing.push_back({param, Mark::kSequenceParallel});
+    if (differs(&Marks::average_gradients_across_tp_domain)) {
+      disagreeing.push_back({param, Mark::kAverageGradientsAcrossTpDomain});
+    }
+  }
+  return disagreeing;
+}
+
+// Marks on some ranks are what is cured: the proof is asked about the run in which all ranks have it.
+std::vector<Edit> WithoutRanks(std::span<const Edit> edits) {
+  std::vector<Edit> all;
+  for (const Edit& edit : edits) {
+    const auto* mark = std::get_if<MarkEdit>(&edit.kind);
+    if (!mark || mark->ranks.empty()) all.push_back(edit);
+  }
+  return all;
+}
+
+CureTrial TrialOf(const Candidate& candidate) {
+  CureTrial trial{.edits = candidate, .text = {}, .result = {}};
+  std::vector<std::string> texts;
+  for (const Edit& edit : candidate) texts.push_back(Describe(edit));
+  trial.text = absl::StrJoin(texts, ", and ");
+  return trial;
+}
+
 bool Accepts(const Scenario& scenario, std::span<const Edit> edits, const Candidate& candidate, const Verdict& verdict) {
   std::vector<Edit> all(edits.begin(), edits.end());
   all.insert(all.end(), candidate.begin(), candidate.end());
@@ -144,11 +191,22 @@ bool Accepts(const Scenario& scenario, std::span<const Edit> edits, const Candid
 std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const Edit> edits, const Verdict& verdict) {
   for (const Candidate& candidate : CandidatesFor(verdict)) {
     if (!Accepts(scenario, edits, candidate, verdict)) continue;
-    CureTrial trial{.edits = candidate, .text = {}, .result = {}};
-    std::vector<std::string> texts;
-    for (const Edit& edit : candidate) texts.push_back(Describe(edit));
-    trial.text = absl::StrJoin(texts, ", and ");
-    return trial;
+    return TrialOf(candidate);
+  }
+  return std::nullopt;
+}
+
+std::optional<CureTrial> ProposeRunCure(const Scenario& scenario, std::span<const Edit> edits) {
+  const auto disagreeing = DisagreeingMarks(scenario, edits);
+  if (disagreeing.empty()) return std::nullopt;
+  Verdict verdict;
+  for (const auto& [param, mark] : disagreeing) verdict.affected.push_back(param);
+  verdict.param = disagreeing[0].first;
+  const std::vector<Edit> others = WithoutRanks(edits);
+  for (bool set : {true, false}) {
+    Candidate candidate;
+    for (const auto& [param, mark] : disagreeing) candidate.push_back(SetMark(param, mark, set));
+    if (Accepts(scenario, others, candidate, verdict)) return TrialOf(candidate);
   }
   return std::nullopt;
 }

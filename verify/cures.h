@@ -15,4 +15,7 @@ namespace sumonce {
 // that we know of cures it. `edits`: what the run had (its defects).
 std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const Edit> edits, const Verdict& verdict);
 
+// For a run that ended in a mismatch or a deadlock: where ranks disagree on a parameter's marks, the same mark on all.
+std::optional<CureTrial> ProposeRunCure(const Scenario& scenario, std::span<const Edit> edits);
+
 }  // namespace sumonce

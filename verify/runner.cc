@@ -1,0 +1,278 @@
+#include "verify/runner.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "verify/cures.h"
+#include "verify/expectations.h"
+#include "verify/explain.h"
+#include "verify/export_check.h"
+#include "verify/run_once.h"
+#include "verify/tables.h"
+#include "verify/trajectory.h"
+
+namespace sumonce {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double MicrosecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+std::string ProofOnCure(const Scenario& scenario) {
+  std::vector<std::string> axes;
+  if (scenario.mesh.tp > 1) axes.push_back("tp");
+  if (scenario.mesh.dp > 1) axes.push_back("dp");
+  return absl::StrCat("right, in numbers and for every ", absl::StrJoin(axes, " and "));
+}
+
+class ScenarioRun {
+ public:
+  ScenarioRun(const Scenario& scenario, const RunnerOptions& options) : scenario_(scenario), options_(options) {
+    sim_.transport = options.transport;
+    sim_.executor = options.executor;
+  }
+
+  std::vector<ScenarioResult> Run() {
+    std::vector<ScenarioResult> results;
+    results.push_back(Judge(scenario_.name, scenario_.defects, scenario_.expectations));
+    if (scenario_.defects.empty() && scenario_.cures.empty()) return results;
+    const std::string broken = gradients_;
+    results.push_back(Judge(scenario_.name + "@cured", CuredEdits(), {}));
+    if (!broken.empty() && broken == gradients_) {
+      Fail(results.back(), "the cured run has the same gradients as the broken one: the control proves nothing");
+    }
+    return results;
+  }
+
+ private:
+  std::vector<Edit> CuredEdits() const {
+    if (scenario_.cures.empty()) return {};
+    std::vector<Edit> edits = scenario_.defects;
+    edits.insert(edits.end(), scenario_.cures.begin(), scenario_.cures.end());
+    return edits;
+  }
+
+  ScenarioResult Judge(const std::string& name, const std::vector<Edit>& edits,
+                       const std::vector<Expectation>& expectations) {
+    const Clock::time_point start = Clock::now();
+    ScenarioResult result;
+    result.name = name;
+    result.file = scenario_.file;
+    result.mesh = scenario_.mesh;
+    result.scenario = &scenario_;
+    RunOnce run = RunScenarioOnce(scenario_, edits, sim_);
+    gradients_ = run.gradient_digest;
+    result.digest = run.digest;
+    result.conditions = run.proof.conditions;
+    if (scenario_.export_adapter && run.run_status.ok()) AddExport(run, result);
+    const Matched matched = MatchExpectations(expectations, run);
+    Collect(run, edits, matched, result);
+    TryCures(edits, result);
+    AddNotes(edits, run, result);
+    for (const std::string& failure : matched.failures) Fail(result, failure);
+    for (const std::string& disagreement : run.disagreements) {
+      result.internal_error = true;
+      Fail(result, "numbers and proof disagree: " + disagreement);
+    }
+    CheckTrajectory(edits, run, result);
+    result.tables = RankTables(scenario_, run.record);
+    result.elapsed_us = MicrosecondsSince(start);
+    return result;
+  }
+
+  static void Fail(ScenarioResult& result, std::string why) {
+    result.outcome = RunOutcome::kFail;
+    result.failures.push_back(std::move(why));
+  }
+
+  void Collect(const RunOnce& run, const std::vector<Edit>& edits, const Matched& matched, ScenarioResult& result) {
+    const auto expectation = [&](const std::string& param) {
+      const auto met = matched.met.find(param);
+      return met == matched.met.end() ? nullptr : met->second;
+    };
+    if (run.run_verdict) {
+      Finding finding{.verdict = *run.run_verdict, .proof = {}, .cure = ProposeRunCure(scenario_, edits)};
+      finding.expectation = expectation("");
+      result.findings.push_back(std::move(finding));
+      return;
+    }
+    std::string upstream;  // one finding for all parameters below one culprit
+    for (const auto& [param, verdict] : run.verdicts) {
+      if (verdict.outcome == Outcome::kRight) {
+        ++result.params_right;
+        continue;
+      }
+      const bool listed = verdict.mechanism == Mechanism::kUpstream && verdict.operation == upstream && !upstream.empty();
+      if (listed) continue;
+      if (verdict.mechanism == Mechanism::kUpstream) upstream = verdict.operation;
+      Finding finding{.verdict = verdict, .proof = run.proof.proofs.at(param), .cure = {}};
+      for (std::string& line : ExplainClass(run.proof, param)) finding.verdict.evidence.push_back(std::move(line));
+      finding.cure = ProposeCure(scenario_, edits, verdict);
+      finding.expectation = expectation(param);
+      result.findings.push_back(std::move(finding));
+    }
+  }
+
+  // All proposed cures together, once: each finding's parameter must then be right.
+  void TryCures(const std::vector<Edit>& edits, ScenarioResult& result) {
+    std::vector<Edit> all = edits;
+    std::vector<std::string> seen;
+    for (const Finding& finding : result.findings) {
+      if (!finding.cure) continue;
+      for (const Edit& edit : finding.cure->edits) {
+        const std::string text = Describe(edit);
+        if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
+        seen.push_back(text);
+        all.push_back(edit);
+      }
+    }
+    if (seen.empty()) return;
+    const RunOnce cured = RunScenarioOnce(scenario_, all, sim_);
+    for (Finding& finding : result.findings) {
+      if (finding.cure) Report(cured, finding);
+    }
+  }
+
+  void Report(const RunOnce& cured, Finding& finding) const {
+    CureTrial& trial = *finding.cure;
+    trial.tried = true;
+    std::vector<std::string> params = finding.verdict.affected;
+    if (!finding.verdict.param.empty()) params.push_back(finding.verdict.param);
+    if (params.empty()) {
+      for (const auto& [param, verdict] : cured.verdicts) params.push_back(param);
+    }
+    trial.right_in_numbers = cured.run_status.ok();
+    trial.right_in_proof = true;
+    for (const std::string& param : params) {
+      const auto verdict = cured.verdicts.find(param);
+      const auto proof = cured.proof.proofs.find(param);
+      trial.right_in_numbers &= verdict != cured.verdicts.end() && verdict->second.outcome == Outcome::kRight;
+      trial.right_in_proof &= proof != cured.proof.proofs.end() && proof->second.outcome == Outcome::kRight;
+    }
+    if (trial.right_in_numbers && trial.right_in_proof) {
+      trial.result = ProofOnCure(scenario_);
+    } else if (!cured.run_status.ok()) {
+      trial.result = absl::StrCat("the run still fails: ", cured.run_status.message());
+    } else {
+      const auto verdict = cured.verdicts.find(finding.verdict.param);
+      trial.result = absl::StrCat("not right: ", trial.right_in_numbers ? "the proof does not hold" : "numbers say ",
+                                  verdict == cured.verdicts.end() ? "" : Describe(verdict->second));
+    }
+  }
+
+  void AddNotes(const std::vector<Edit>& edits, const RunOnce& run, ScenarioResult& result) const {
+    for (const Edit& edit : edits) {
+      const Location& at = edit.location;
+      result.notes.push_back(absl::StrCat(at.file, ":", at.line, ":", at.column, ": note: ", Describe(edit)));
+    }
+    if (run.height > 0) {
+      result.notes.push_back(absl::StrCat("tolerance: ", static_cast<int64_t>(run.height),
+                                          " roundings on the longest chain of the reduction tree"));
+    }
+  }
+
+  void AddExport(RunOnce& run, ScenarioResult& result) {
+    const ExportCheck check = CheckExported(scenario_, run.record, options_.export_dir, options_.overwrite, result.name);
+    if (!check.status.ok()) Fail(result, absl::StrCat("export: ", check.status.message()));
+    for (const std::string& note : check.notes) result.notes.push_back(note);
+    for (const auto& [param, evidence] : check.differs) {
+      Verdict& verdict = run.verdicts.at(param);
+      verdict.evidence.push_back(evidence);
+      verdict.consequences.push_back(Mechanism::kExportDiffers);
+      if (verdict.outcome != Outcome::kRight) continue;
+      verdict.outcome = Outcome::kWrong;
+      verdict.mechanism = Mechanism::kExportDiffers;
+      verdict.step = scenario_.steps;
+    }
+  }
+
+  // A run without drift must end where the unsharded one ends.
+  void CheckTrajectory(const std::vector<Edit>& edits, const RunOnce& run, ScenarioResult& result) const {
+    const bool sound = run.run_status.ok() && scenario_.steps > 1 && result.findings.empty();
+    if (!sound) return;
+    Model model(EffectiveModel(scenario_, *run.proof.mesh));
+    const Weights start = *StartWeights(scenario_, model.params());
+    const ProofRun clean = Prove(scenario_, edits);
+    const Tolerance tolerance = DeriveTolerance(*clean.tape, scenario_.data.microbatches, run.proof.mesh->world_size(),
+                                                scenario_.data.fill == Fill::kExact);
+    const TrajectoryResult trajectory = CompareTrajectory(scenario_, run.record, start, tolerance);
+    const std::string text = absl::StrCat("after ", scenario_.steps, " steps, against the unsharded trajectory: greatest difference ",
+                                          trajectory.diff_abs_max, ", allowed there ", trajectory.allowed);
+    result.notes.push_back(text);
+    if (!trajectory.equal) Fail(result, absl::StrCat(text, " (", trajectory.worst_param, ")"));
+  }
+
+  const Scenario& scenario_;
+  const RunnerOptions& options_;
+  SimOptions sim_;
+  std::string gradients_;
+};
+
+ScenarioResult ProofResult(const Scenario& scenario, const std::string& name, std::span<const Edit> edits,
+                           bool must_be_right) {
+  const Clock::time_point start = Clock::now();
+  ScenarioResult result;
+  result.name = name;
+  result.file = scenario.file;
+  result.mesh = scenario.mesh;
+  result.scenario = &scenario;
+  const ProofRun run = Prove(scenario, edits);
+  result.conditions = run.conditions;
+  for (const auto& [param, proof] : run.proofs) {
+    if (proof.outcome == Outcome::kRight) {
+      ++result.params_right;
+      continue;
+    }
+    Finding finding{.verdict = {}, .proof = proof, .cure = {}};
+    finding.verdict.param = param;
+    finding.verdict.outcome = proof.outcome;
+    finding.verdict.mechanism = proof.mechanism;
+    finding.verdict.axis = proof.axis;
+    finding.verdict.coefficient = proof.coefficient;
+    finding.verdict.grad_class = proof.grad_class;
+    finding.verdict.action = proof.action;
+    finding.verdict.operation = proof.operation;
+    finding.verdict.evidence = ExplainClass(run, param);
+    if (!proof.reason.empty()) finding.verdict.evidence.push_back(proof.reason);
+    for (const Expectation& expectation : scenario.expectations) {
+      if (!must_be_right && expectation.param.empty() == false && GlobMatches(expectation.param, param)) {
+        finding.expectation = &expectation;
+      }
+    }
+    if (must_be_right) {
+      result.outcome = RunOutcome::kFail;
+      result.failures.push_back(absl::StrCat(param, ": not proved right: ", Describe(finding.verdict)));
+    }
+    result.findings.push_back(std::move(finding));
+  }
+  result.elapsed_us = MicrosecondsSince(start);
+  return result;
+}
+
+}  // namespace
+
+std::vector<ScenarioResult> RunScenario(const Scenario& scenario, const RunnerOptions& options) {
+  return ScenarioRun(scenario, options).Run();
+}
+
+std::vector<ScenarioResult> ProveScenario(const Scenario& scenario) {
+  std::vector<ScenarioResult> results;
+  const bool clean = scenario.defects.empty() && scenario.expectations.empty();
+  results.push_back(ProofResult(scenario, scenario.name, scenario.defects, clean));
+  if (scenario.defects.empty() && scenario.cures.empty()) return results;
+  std::vector<Edit> cured;
+  if (!scenario.cures.empty()) {
+    cured = scenario.defects;
+    cured.insert(cured.end(), scenario.cures.begin(), scenario.cures.end());
+  }
+  results.push_back(ProofResult(scenario, scenario.name + "@cured", cured, true));
+  return results;
+}
+
+}  // namespace sumonce
