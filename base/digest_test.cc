@@ -33,8 +33,10 @@ TEST(DigestTest, CallsKindsAndOrderMatter) {
                                          DigestOf(""),
                                          DigestOf(Doubles{0.0}),
                                          DigestOf(Doubles{}),
-                                         DigestOf(std::string_view("\0\0\0\0\0\0\0\0", 8))};
-  EXPECT_EQ(digests.size(), 9u);
+                                         DigestOf(std::string_view("\0\0\0\0\0\0\0\0", 8)),
+                                         DigestOf("a", "b"),
+                                         DigestOf("asb")};
+  EXPECT_EQ(digests.size(), 11u);
 }
 
 TEST(DigestTest, NumbersCountByTheirBits) {
