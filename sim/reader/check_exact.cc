@@ -14,7 +14,7 @@ void CheckLayer(const Block& block, const DecoderLayerConfig& layer) {
   if (!mixer.empty()) block.Add(mixer, mixer + " is not linear" + kCure);
   if (!layer.mlp) return;
   const Block mlp = block.Child("mlp");
-  if (layer.mlp->activation != Activation::kLinear) {
+  if (layer.mlp->activation != MlpActivation::kLinear) {
     mlp.Add("activation", absl::StrCat("activation: SWIGLU is not linear", kCure));
   }
   if (layer.mlp->layer_norm)

@@ -8,33 +8,41 @@
 namespace sumonce {
 namespace {
 
-// Units that tp cuts, where the file says them.
+// Units that tp cuts.
 struct CutUnits {
-  Block block;
   std::string field;
-  int64_t units;
-  std::string why;  // "", or a condition that could be dropped instead
+  int64_t units = 0;
+  bool given = false;  // else it is the default
+  Location at;
+  std::string or_else;  // what else would do
 };
+
+CutUnits UnitsOf(const Block& block, const char* field, int64_t units) {
+  return {.field = field, .units = units, .given = block.Given(field), .at = block.At(field)};
+}
+
+void AddLayer(const Block& block, const DecoderLayerConfig& layer, std::vector<CutUnits>& cuts) {
+  if (const auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer)) {
+    cuts.push_back(
+        UnitsOf(block.Child("self_attention"), "num_query_groups", attention->num_query_groups));
+  }
+  if (const auto* gdn = std::get_if<GatedDeltaNetConfig>(&layer.mixer)) {
+    cuts.push_back(UnitsOf(block.Child("linear_attention"), "num_key_heads", gdn->num_key_heads));
+  }
+  if (layer.mlp) cuts.push_back(UnitsOf(block.Child("mlp"), "ffn", layer.mlp->ffn));
+}
 
 std::vector<CutUnits> UnitsCutByTp(const Block& root, const Scenario& scenario) {
   const Block model = root.Child("model");
-  std::vector<CutUnits> cuts = {{model, "vocab", scenario.model.vocab, ""}};
+  std::vector<CutUnits> cuts = {UnitsOf(model, "vocab", scenario.model.vocab)};
   const std::vector<Block> layers = model.Children("layer");
   for (size_t i = 0; i < scenario.model.layers.size(); ++i) {
-    const DecoderLayerConfig& layer = scenario.model.layers[i];
-    if (const auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer)) {
-      cuts.push_back(
-          {layers[i].Child("self_attention"), "num_query_groups", attention->num_query_groups, ""});
-    }
-    if (const auto* gdn = std::get_if<GatedDeltaNetConfig>(&layer.mixer)) {
-      cuts.push_back(
-          {layers[i].Child("linear_attention"), "num_key_heads", gdn->num_key_heads, ""});
-    }
-    if (layer.mlp) cuts.push_back({layers[i].Child("mlp"), "ffn", layer.mlp->ffn, ""});
+    AddLayer(layers[i], scenario.model.layers[i], cuts);
   }
   if (scenario.sequence_parallel) {
-    cuts.push_back(
-        {root.Child("data"), "sequence", scenario.data.sequence, ", or sequence_parallel: false"});
+    cuts.push_back(UnitsOf(root.Child("data"), "sequence", scenario.data.sequence));
+    cuts.back().or_else = ", or sequence_parallel: false";
+    if (!cuts.back().given) cuts.back().at = root.At("sequence_parallel");
   }
   return cuts;
 }
@@ -58,11 +66,12 @@ void CheckSizes(const Block& root, Reading& reading) {
   for (const CutUnits& cut : cuts) {
     if (cut.units % tp == 0) continue;
     const int64_t below = cut.units / tp * tp;
-    cut.block.Add(cut.field,
-                  absl::StrCat(cut.field, ": ", cut.units, " cannot be cut by ",
-                               Said(Axis::kTp, reading), ", expected a multiple of ", tp, "; take ",
-                               below > 0 ? absl::StrCat(below, " or ") : "", below + tp,
-                               ", or for the whole file tp ", SizesThatDo(cuts), cut.why));
+    reading.mistakes->Add(
+        cut.at,
+        absl::StrCat(cut.field, ": ", cut.units, cut.given ? "" : " (the default)",
+                     " cannot be cut by ", Said(Axis::kTp, reading), ", expected a multiple of ",
+                     tp, "; take ", below > 0 ? absl::StrCat(below, " or ") : "", below + tp,
+                     ", or for the whole file tp ", SizesThatDo(cuts), cut.or_else));
   }
 }
 

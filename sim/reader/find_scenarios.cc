@@ -1,8 +1,10 @@
 // Scenario files below files and directories, with their names.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <system_error>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
@@ -57,19 +59,19 @@ void SearchDirectory(const fs::path& directory, std::vector<fs::path>& found,
 
 // What stands beside a path that is not there.
 std::string Suggestion(const fs::path& path) {
-  std::vector<std::string> beside;
+  std::map<std::string, std::string> beside;  // without and with extension
+  std::vector<std::string> stems;
   std::error_code error;
   const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
   for (fs::directory_iterator entry(parent, error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {
-    beside.push_back(entry->path().filename().string());
+    const fs::path name = entry->path().filename();
+    beside[name.stem().string()] = name.string();
   }
-  std::sort(beside.begin(), beside.end());
-  std::string near = Closest(path.filename().string(), beside);
-  const std::string with_extension = path.filename().string() + kExtension;
-  if (std::binary_search(beside.begin(), beside.end(), with_extension)) near = with_extension;
+  for (const auto& [stem, name] : beside) stems.push_back(stem);
+  const std::string near = Closest(path.stem().string(), stems);
   if (near.empty()) return "";
-  return absl::StrCat("; did you mean \"", (path.parent_path() / near).string(), "\"?");
+  return absl::StrCat("; did you mean \"", (path.parent_path() / beside[near]).string(), "\"?");
 }
 
 }  // namespace

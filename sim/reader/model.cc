@@ -66,7 +66,7 @@ MlpConfig ReadMlp(const Block& block, int64_t hidden) {
   config.ffn = block.Int("ffn", config.ffn, 1, kMaxExtent);
   config.activation =
       block.Choice("activation", config.activation,
-                   {{"SWIGLU", Activation::kSwiglu}, {"LINEAR", Activation::kLinear}});
+                   {{"SWIGLU", MlpActivation::kSwiglu}, {"LINEAR", MlpActivation::kLinear}});
   config.layer_norm = !block.Flag("no_norm");
   return config;
 }
