@@ -1,0 +1,13 @@
+#include "cli/exit_code.h"
+
+namespace sumonce {
+
+ExitCode ExitCodeOf(const Summary& summary) {
+  if (summary.internal_errors > 0) return kInternalError;
+  if (summary.interrupted) return kInterrupted;
+  if (summary.failed > 0) return kDiffers;
+  if (summary.passed > 0) return kAsExpected;
+  return summary.skipped > 0 ? kAllSkipped : kNothingSelected;
+}
+
+}  // namespace sumonce

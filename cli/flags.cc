@@ -1,0 +1,147 @@
+#include "cli/flags.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/status.h"
+#include "base/text.h"
+
+namespace sumonce {
+namespace {
+
+constexpr int kMaxAxisSize =
+    1 << 20;                      // the reader knows the real limits; this keeps products in range
+constexpr size_t kMaxSizes = 64;  // of one axis
+
+// "'fibre' is none of fibers, threads; did you mean 'fibers'?"
+std::string NotAmong(const std::string& word, const std::vector<std::string>& choices) {
+  const std::string closest = Closest(word, choices);
+  return absl::StrCat("'", word, "' is none of ", absl::StrJoin(choices, ", "),
+                      closest.empty() ? "" : absl::StrCat("; did you mean '", closest, "'?"));
+}
+
+std::vector<int> ParseSizes(const std::string& flag, const std::string& text) {
+  std::vector<int> sizes;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    int size = 0;
+    if (!absl::SimpleAtoi(part, &size) || size < 1 || size > kMaxAxisSize)
+      throw CLI::ValidationError(
+          flag, absl::StrCat("'", text, "': expected sizes from 1, like 4 or 2,4,8"));
+    if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
+  }
+  if (sizes.size() > kMaxSizes)
+    throw CLI::ValidationError(flag, absl::StrCat("at most ", kMaxSizes, " sizes"));
+  return sizes;
+}
+
+// "json:report.json" -> (json, report.json).
+FormatSpec ParseFormat(const std::string& text) {
+  const size_t colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  std::vector<std::string> names;
+  for (const ReportFormat& format : ReportFormats()) names.push_back(format.name);
+  FormatSpec spec{.format = FindReportFormat(name), .path = ""};
+  if (spec.format == nullptr) throw CLI::ValidationError("--format", NotAmong(name, names));
+  if (colon == std::string::npos) return spec;
+  spec.path = text.substr(colon + 1);
+  if (spec.path.empty())
+    throw CLI::ValidationError("--format", absl::StrCat("'", text, "': a path after ':'"));
+  return spec;
+}
+
+std::string FormatDescription() {
+  std::string text = "Where and how to report; repeatable.";
+  for (const ReportFormat& format : ReportFormats())
+    absl::StrAppend(&text, " ", format.name, ": ", format.summary, ".");
+  return text;
+}
+
+}  // namespace
+
+void AddPaths(CLI::App& app, SelectionFlags& flags) {
+  app.add_option("scenarios", flags.paths,
+                 "Scenario files, and directories of them; without any, ./scenarios or those that "
+                 "came with the program")
+      ->type_name("SCENARIO|DIR");
+}
+
+void AddFilter(CLI::App& app, SelectionFlags& flags) {
+  app.add_option("--filter", flags.filter, "Only scenarios whose name matches, e.g. 'lora/*'")
+      ->type_name("GLOB");
+}
+
+void AddAxes(CLI::App& app, SelectionFlags& flags) {
+  for (const Axis axis : {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp}) {
+    const std::string flag = absl::StrCat("--", ToAbsl(Name(axis)));
+    app.add_option_function<std::string>(
+           flag,
+           [&flags, axis, flag](const std::string& text) {
+             flags.axes[axis] = ParseSizes(flag, text);
+           },
+           absl::StrCat("Instead of the file's ", ToAbsl(Name(axis)), "; 2,4,8 runs each"))
+        ->type_name("SIZES");
+  }
+}
+
+void AddSeed(CLI::App& app, SelectionFlags& flags) {
+  AddNumber(app, "--seed", "Instead of the file's seed",
+            [&flags](uint64_t seed) { flags.seed = seed; });
+}
+
+void AddOutput(CLI::App& app, OutputFlags& flags) {
+  app.add_option_function<std::vector<std::string>>(
+         "--format",
+         [&flags](const std::vector<std::string>& texts) {
+           for (const std::string& text : texts) flags.formats.push_back(ParseFormat(text));
+           if (std::count_if(flags.formats.begin(), flags.formats.end(),
+                             [](const FormatSpec& spec) { return spec.path.empty(); }) > 1)
+             throw CLI::ValidationError(
+                 "--format", "only one report fits on stdout; give the others a path, json:PATH");
+         },
+         FormatDescription())
+      ->type_name("FORMAT[:PATH]")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+  AddChoice(app, "--color", "Colours of the console: auto, always, never",
+            {"auto", "always", "never"}, [&flags](const std::string& choice) {
+              flags.color = choice == "always"  ? ColorChoice::kAlways
+                            : choice == "never" ? ColorChoice::kNever
+                                                : ColorChoice::kAuto;
+            });
+  app.add_flag("--force", flags.force, "Overwrite files that are there");
+}
+
+void AddNumber(CLI::App& app, const std::string& flag, const std::string& description,
+               const std::function<void(uint64_t)>& take) {
+  app.add_option_function<std::string>(
+         flag,
+         [flag, take](const std::string& text) {
+           uint64_t number = 0;
+           if (!absl::SimpleAtoi(text, &number))
+             throw CLI::ValidationError(
+                 flag, absl::StrCat("'", text, "': expected a number from 0 to 2^64-1"));
+           take(number);
+         },
+         description)
+      ->type_name("N");
+}
+
+void AddChoice(CLI::App& app, const std::string& flag, const std::string& description,
+               const std::vector<std::string>& choices,
+               const std::function<void(const std::string&)>& take) {
+  app.add_option_function<std::string>(
+         flag,
+         [flag, choices, take](const std::string& word) {
+           if (std::find(choices.begin(), choices.end(), word) == choices.end())
+             throw CLI::ValidationError(flag, NotAmong(word, choices));
+           take(word);
+         },
+         description)
+      ->type_name("WORD");
+}
+
+}  // namespace sumonce

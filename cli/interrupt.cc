@@ -1,0 +1,31 @@
+#include "cli/interrupt.h"
+
+#include <signal.h>
+
+#include <array>
+#include <csignal>
+
+namespace sumonce {
+namespace {
+
+constexpr std::array kSignals = {SIGINT, SIGTERM};
+volatile std::sig_atomic_t interrupted = 0;
+std::array<struct sigaction, kSignals.size()> previous;
+
+}  // namespace
+
+InterruptWatch::InterruptWatch() {
+  interrupted = 0;
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &previous[i]);
+}
+
+InterruptWatch::~InterruptWatch() {
+  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &previous[i], nullptr);
+}
+
+bool InterruptWatch::Interrupted() const { return interrupted != 0; }
+
+}  // namespace sumonce

@@ -1,0 +1,98 @@
+// sumonce run: simulates, proves and compares.
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "cli/flags.h"
+#include "cli/report_loop.h"
+#include "cli/selection.h"
+#include "cli/verb.h"
+#include "comm/transport.h"
+
+namespace sumonce {
+namespace {
+
+struct RunFlags {
+  SelectionFlags selection;
+  OutputFlags output;
+  RunnerOptions runner;
+};
+
+// What a pasted line needs to show the same: the file, what the flags set over it, and how it was
+// run.
+std::string ReplayLine(const std::string& program, const SelectedRun& run,
+                       const RunnerOptions& options) {
+  Overrides overrides = run.overrides;
+  overrides.seed = run.scenario.seed;
+  std::string line =
+      absl::StrCat(ShellQuoted(program), " run ", ShellQuoted(run.scenario.file),
+                   OverrideFlags(overrides), " --schedule ", options.executor.schedule);
+  const RunnerOptions defaults;
+  if (options.executor.kind != defaults.executor.kind)
+    absl::StrAppend(&line, " --executor ", ToAbsl(Name(options.executor.kind)));
+  if (options.transport != defaults.transport)
+    absl::StrAppend(&line, " --comm ", options.transport);
+  return line;
+}
+
+// Something is absent on this machine: the scenario is skipped, with the reason.
+ScenarioResult Skipped(const Scenario& scenario, const absl::Status& why) {
+  ScenarioResult result;
+  result.name = scenario.name;
+  result.file = scenario.file;
+  result.outcome = RunOutcome::kSkip;
+  result.skip_reason = std::string(FromAbsl(why.message()));
+  result.mesh = scenario.mesh;
+  result.scenario = &scenario;
+  return result;
+}
+
+int Run(const RunFlags& flags, Context& context) {
+  RunnerOptions options = flags.runner;
+  options.overwrite = flags.output.force;
+  const absl::Status available = (*Transports().Find(options.transport))->probe();
+  const auto judge = [&](const SelectedRun& run) -> std::vector<ScenarioResult> {
+    if (!available.ok()) return {Skipped(run.scenario, available)};
+    std::vector<ScenarioResult> results = context.engine.run(run.scenario, options);
+    for (ScenarioResult& result : results)
+      result.reproduce = ReplayLine(context.program, run, options);
+    return results;
+  };
+  return ReportAll(Select(flags.selection), {.output = flags.output, .judge = judge}, context);
+}
+
+std::vector<std::string> TransportNames() {
+  std::vector<std::string> names;
+  for (const auto& [name, transport] : Transports().all()) names.push_back(name);
+  return names;
+}
+
+void AddRunner(CLI::App& app, RunnerOptions& options) {
+  AddChoice(app, "--executor", "How ranks run in this process: fibers (the default), threads",
+            {"fibers", "threads"}, [&options](const std::string& kind) {
+              options.executor.kind =
+                  kind == "threads" ? ExecutorKind::kThreads : ExecutorKind::kFibers;
+            });
+  AddChoice(app, "--comm", "The transport between ranks: in_process (the default)",
+            TransportNames(), [&options](const std::string& name) { options.transport = name; });
+  AddNumber(app, "--schedule", "Which interleaving of the ranks (fibers); 0 is the first",
+            [&options](uint64_t schedule) { options.executor.schedule = schedule; });
+  app.add_option("--export-dir", options.export_dir,
+                 "Keep the adapters that scenarios export below this directory")
+      ->type_name("DIR");
+}
+
+}  // namespace
+
+VerbAction DeclareRun(CLI::App& app) {
+  auto flags = std::make_shared<RunFlags>();
+  AddPaths(app, flags->selection);
+  AddFilter(app, flags->selection);
+  AddAxes(app, flags->selection);
+  AddSeed(app, flags->selection);
+  AddRunner(app, flags->runner);
+  AddOutput(app, flags->output);
+  return [flags](Context& context) { return Run(*flags, context); };
+}
+
+}  // namespace sumonce

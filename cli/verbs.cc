@@ -1,0 +1,31 @@
+#include "cli/verb.h"
+
+namespace sumonce {
+
+const std::vector<Verb>& Verbs() {
+  static const auto& verbs = *new std::vector<Verb>{
+      {"run",
+       "Simulate, prove and compare; try the cures",
+       {"run scenarios/lora scenarios/gdn", "run scenarios/gdn/gamma_flagged.textproto --tp 2,4,8"},
+       DeclareRun},
+      {"prove",
+       "The static verdict only, for every size of the axes",
+       {"prove scenarios/lora/row_flag_missing.textproto", "prove scenarios --filter 'gdn/*'"},
+       DeclareProve},
+      {"list",
+       "Names of the scenarios, and what each is about",
+       {"list", "list --filter 'gdn/*'"},
+       DeclareList},
+      {"validate",
+       "Read scenario files and print every mistake",
+       {"validate my_scenario.textproto", "validate scenarios --tp 8"},
+       DeclareValidate},
+      {"doctor",
+       "Versions, and which transports can run here",
+       {"doctor", "doctor 2>&1 | head"},
+       DeclareDoctor},
+  };
+  return verbs;
+}
+
+}  // namespace sumonce
