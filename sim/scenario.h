@@ -142,6 +142,7 @@ struct Scenario {
   std::vector<Edit> defects;
   std::vector<Edit> cures;         // empty: the cure is to take the defects away
   std::vector<Expectation> expectations;
+  bool harmless = false;           // the defects must do no harm: everything right all the same
 };
 
 }  // namespace sumonce

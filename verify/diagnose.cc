@@ -179,6 +179,7 @@ class ParamDiagnosis {
   Verdict ContributionWrong() {
     if (CheckAccumulation()) return verdict_;
     if (CheckLocal()) return verdict_;
+    if (CheckUses()) return verdict_;
     verdict_.evidence.push_back("the contributions are no terms, copies or slices of the reference's gradient");
     return Wrong(Mechanism::kUpstream, "");
   }
@@ -251,6 +252,31 @@ class ParamDiagnosis {
       return true;
     }
     return false;
+  }
+
+  // Every use sound by itself, but in different states: no one action of the finalizer suits both.
+  bool CheckUses() {
+    std::vector<std::string> states;
+    bool differ = false;
+    State first;
+    for (const auto& [name, reference] : reference_->uses) {
+      std::vector<Tensor> ranks;
+      for (const ParamRecord* record : records_) {
+        const auto use = record->uses.find(name);
+        ranks.push_back(use == record->uses.end() ? Tensor() : use->second);
+        if (ranks.back().empty()) return false;
+      }
+      const RecoveredState recovered = Recover(ranks, reference);
+      if (!recovered.found) return false;
+      if (states.empty()) first = recovered.state;
+      differ |= !(recovered.state.axes == first.axes);
+      states.push_back(absl::StrCat(name, " ", Describe(recovered.state, *inputs_.mesh)));
+    }
+    if (!differ) return false;
+    verdict_.axis = Axis::kTp;
+    verdict_.evidence.push_back(absl::StrCat("its uses are sound one by one, in different states: ", absl::StrJoin(states, "; ")));
+    Wrong(Mechanism::kMixedUse);
+    return true;
   }
 
   const DiagnoseInputs& inputs_;

@@ -10,7 +10,7 @@ namespace {
 constexpr Axis kAxes[] = {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp};
 
 // What is wrong along one atomic axis.
-enum class AxisFault { kNone, kUnsummed, kMixed, kExcess, kShortfall, kScaledShard };
+enum class AxisFault { kNone, kUnsummed, kMixed, kExcess, kShortfall, kScaled };
 
 AxisFault FaultAlong(const State& target, const State& before, const State& after, const Scale& sound, int a) {
   if (after[a].layout == Layout::kMixed) return AxisFault::kMixed;
@@ -18,9 +18,11 @@ AxisFault FaultAlong(const State& target, const State& before, const State& afte
   if (after[a].layout != target[a].layout) return AxisFault::kMixed;
   const int exponent = after.scale.exponent(a);
   if (exponent == 0) return AxisFault::kNone;
-  // A shard can have got its factor from no action of the finalizer: it arrived with it.
+  // The factor was there before the finalizer, which then did what the class needs: no action cures it. Only 1/n on equal
+  // copies has a name of its own, the equal share.
   const bool arrived = before.scale.exponent(a) - sound.exponent(a) == exponent;
-  if (before[a].layout == Layout::kShard && arrived) return AxisFault::kScaledShard;
+  const bool equal_share = before[a].layout == Layout::kEqual && exponent < 0;
+  if (arrived && !equal_share) return AxisFault::kScaled;
   return exponent > 0 ? AxisFault::kExcess : AxisFault::kShortfall;
 }
 
@@ -47,7 +49,7 @@ Mechanism MechanismOf(AxisFault fault, GradClass grad_class) {
       return Mechanism::kDoubleSum;
     case AxisFault::kShortfall:
       return grad_class == GradClass::kEqualShare ? Mechanism::kUnsummedShare : Mechanism::kAveraged;
-    case AxisFault::kScaledShard:
+    case AxisFault::kScaled:
       return Mechanism::kWrongScale;
   }
   return Mechanism::kNone;
@@ -75,7 +77,7 @@ Faults Collect(const State& target, const State& before, const State& after, con
       case AxisFault::kShortfall:
         faults.shortfall = a;
         break;
-      case AxisFault::kScaledShard:
+      case AxisFault::kScaled:
         faults.scaled = a;
         break;
     }
@@ -101,19 +103,22 @@ GradClass ClassOf(const State& before, const Scale& sound_scale, Axis axis, cons
   }
 }
 
-std::string ActionOf(const State& before, const State& after, const Scale& sound_scale, Axis axis, const Mesh& mesh) {
+std::string ActionOf(const State& before, const State& after, Axis axis, const Mesh& mesh) {
   const std::vector<int> atomic = AtomicOf(mesh, axis);
   if (atomic.empty() || before.lost || after.lost) return "";
   const int a = atomic[0];
-  const int gained = after.scale.exponent(a) - (before.scale.exponent(a) - sound_scale.exponent(a));
+  const int gained = after.scale.exponent(a) - before.scale.exponent(a);
   const bool moved = before[a].layout != after[a].layout;
-  if (before[a].layout == Layout::kPartial && !moved) return "none";
+  if (!moved && gained == 0) return before[a].layout == Layout::kEqual ? "none or AVG" : "none";
+  if (!moved && before[a].layout != Layout::kEqual) {
+    return absl::StrCat("times ", Scale::SizeOfAxis(a, gained).Describe(mesh));
+  }
   // A sum turns P into E and S into M without a factor, and gives E one; an average is a sum and a factor 1/n.
   const int sums = moved ? gained + 1 : gained;
-  if (before[a].layout == Layout::kEqual && sums == 0) return "none or AVG";
-  if (before[a].layout == Layout::kShard && !moved) return "none";
   if (sums == 0) return "AVG";
-  return sums == 1 ? "SUM" : absl::StrCat("SUM ", sums, " times");
+  if (sums < 0) return sums == -1 ? "AVG after /n" : absl::StrCat("AVG after /n^", -sums);
+  if (sums <= 2) return sums == 1 ? "SUM" : "SUM twice";
+  return absl::StrCat("SUM ", sums, " times");
 }
 
 Judgement Judge(const State& target, const State& before, const State& after, const Scale& sound_scale, const Mesh& mesh) {
@@ -122,7 +127,7 @@ Judgement Judge(const State& target, const State& before, const State& after, co
   int at = -1;
   AxisFault fault = AxisFault::kNone;
   for (auto [axis, kind] : {std::pair{faults.mixed, AxisFault::kMixed}, {faults.unsummed, AxisFault::kUnsummed},
-                            {faults.scaled, AxisFault::kScaledShard}, {faults.excess, AxisFault::kExcess},
+                            {faults.scaled, AxisFault::kScaled}, {faults.excess, AxisFault::kExcess},
                             {faults.shortfall, AxisFault::kShortfall}}) {
     if (at >= 0 || axis < 0) continue;
     at = axis;
@@ -130,7 +135,7 @@ Judgement Judge(const State& target, const State& before, const State& after, co
   }
   const Axis axis = at < 0 ? Axis::kTp : AxisOf(mesh, at);
   judgement.grad_class = ClassOf(before, sound_scale, axis, mesh);
-  judgement.action = ActionOf(before, after, sound_scale, axis, mesh);
+  judgement.action = ActionOf(before, after, axis, mesh);
   if (at < 0 && after.scale.IsOne()) return judgement;
   judgement.outcome = Outcome::kWrong;
   judgement.coefficient = after.scale.Describe(mesh);
@@ -147,7 +152,7 @@ Judgement Judge(const State& target, const State& before, const State& after, co
     judgement.mechanism = Mechanism::kWrongGroup;
     judgement.axis = AxisOf(mesh, faults.unsummed);
     judgement.grad_class = ClassOf(before, sound_scale, *judgement.axis, mesh);
-    judgement.action = ActionOf(before, after, sound_scale, *judgement.axis, mesh);
+    judgement.action = ActionOf(before, after, *judgement.axis, mesh);
   }
   return judgement;
 }

@@ -21,8 +21,9 @@ struct Judgement {
 // `sound_scale`: the factor that the class carries in a sound program before the finalizer (mean-of-cells loss: dp).
 Judgement Judge(const State& target, const State& before, const State& after, const Scale& sound_scale, const Mesh& mesh);
 
-// The class along an axis, and the finalizer's action along it as a word.
+// The class along an axis, and the finalizer's action along it in the words of recover.h. The states cannot tell apart
+// "none or AVG" of equal copies.
 GradClass ClassOf(const State& before, const Scale& sound_scale, Axis axis, const Mesh& mesh);
-std::string ActionOf(const State& before, const State& after, const Scale& sound_scale, Axis axis, const Mesh& mesh);
+std::string ActionOf(const State& before, const State& after, Axis axis, const Mesh& mesh);
 
 }  // namespace sumonce

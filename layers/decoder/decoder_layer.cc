@@ -15,6 +15,7 @@ DecoderLayer::DecoderLayer(const Builder& builder, const DecoderLayerConfig& con
           std::make_unique<RmsNormLayer>(builder.Child("input_layernorm"), gdn->hidden);
     }
     gated_delta_net_ = std::make_unique<GatedDeltaNet>(mixer, *gdn);
+    if (gdn->shared_norm) gated_delta_net_->ShareNorm(input_layernorm_.get());
   }
   if (config.mlp) mlp_ = std::make_unique<Mlp>(builder.Child("mlp"), *config.mlp);
 }

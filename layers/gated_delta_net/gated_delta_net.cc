@@ -103,6 +103,7 @@ Value GatedDeltaNet::GatherRegion(Tape& tape, Value x) {
 }
 
 Value GatedDeltaNet::Inner(Tape& tape, Value x) {
+  if (shared_norm_) x = shared_norm_->Forward(tape, x);
   return out_proj_.Forward(tape, Heads(tape, in_proj_.Forward(tape, x)));
 }
 

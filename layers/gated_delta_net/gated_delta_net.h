@@ -12,6 +12,7 @@
 #include "layers/gated_delta_net/gather_region.h"
 #include "layers/linear/parallel_linear.h"
 #include "layers/module.h"
+#include "layers/norm/rms_norm.h"
 
 namespace sumonce {
 
@@ -33,6 +34,7 @@ struct GatedDeltaNetConfig {
   GdnMode mode = GdnMode::kUpstream;
   RegionMarks region_marks = RegionMarks::kLeaveOff;
   bool decoupled_norm = false;  // the input norm stands outside, before the gather
+  bool shared_norm = false;     // with decoupled_norm: its weight is read again in front of in_proj
 };
 
 // Modules in_proj (column), conv1d, out_norm, out_proj (row) and the gates' A_log, dt_bias; tp cuts
@@ -42,6 +44,9 @@ class GatedDeltaNet {
  public:
   GatedDeltaNet(const Builder& builder, const GatedDeltaNetConfig& config);
   Value Forward(Tape& tape, Value x);  // [s(/tp), b, h] -> as x
+  // shared_norm: the layer whose weight is used once more, inside the gather region if there is one:
+  // complete there, partial outside, and no action of the finalizer is right for both.
+  void ShareNorm(RmsNormLayer* norm) { shared_norm_ = norm; }
   void CollectModules(std::vector<ToggleableModule>& modules);
 
  private:
@@ -61,6 +66,7 @@ class GatedDeltaNet {
   Param* A_log_;
   Param* dt_bias_;
   Param* out_norm_weight_;
+  RmsNormLayer* shared_norm_ = nullptr;
 };
 
 }  // namespace sumonce

@@ -58,6 +58,10 @@ GatedDeltaNetConfig ReadGatedDeltaNet(const Block& block, int64_t hidden) {
       "packing", config.packing,
       {{"MEGATRON", GdnPacking::kMegatron}, {"PER_KEY_HEAD", GdnPacking::kPerKeyHead}});
   config.decoupled_norm = block.Flag("decoupled_norm");
+  config.shared_norm = block.Flag("shared_norm");
+  if (config.shared_norm && !config.decoupled_norm) {
+    block.Add("shared_norm", "shared_norm without decoupled_norm, expected an input norm to share; add decoupled_norm: true");
+  }
   return config;
 }
 

@@ -49,6 +49,7 @@ void ReadTraining(const Block& root, Reading& reading) {
   scenario.seed = reading.overrides->seed.value_or(root.Unsigned("seed", scenario.seed));
   ReadFinalizer(root, scenario);
   scenario.export_adapter = root.Flag("export_adapter");
+  scenario.harmless = root.Flag("harmless");
   if (scenario.export_adapter && !scenario.model.common.lora.enabled) {
     root.Add("export_adapter",
              "export_adapter without lora, expected an adapter to export; add "
