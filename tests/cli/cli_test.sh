@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# The program end to end, as a process: what it prints about the founding cases, its exit statuses, its replay line, and
+# what it says of bad input.
+#   cli_test.sh SUMONCE SOURCE_DIR WORK_DIR
+set -uo pipefail
+
+sumonce=$1
+source=$2
+work=$3
+mistakes=0
+
+main() {
+  rm -rf "$work"
+  mkdir -p "$work"
+  cd "$source" || exit 1
+  founding_cases
+  machine_readable
+  replay
+  sizes
+  bad_input
+  bad_output
+  if ((mistakes > 0)); then
+    echo "$mistakes mistakes"
+    exit 1
+  fi
+}
+
+# expect STATUS WHAT COMMAND...: runs it; stdout and stderr are $work/out and $work/err.
+expect() {
+  local status=$1 what=$2 actual=0
+  shift 2
+  "$@" >"$work/out" 2>"$work/err" || actual=$?
+  ((actual == status)) || complain "$what: status $actual, expected $status"
+}
+
+# says FILE WHAT TEXT: the last command wrote it.
+says() {
+  grep -qF -- "$3" "$work/$1" || complain "$2: std$1 lacks '$3'"
+}
+
+complain() {
+  echo "MISTAKE $1"
+  sed 's/^/  out: /' "$work/out" | head -n 40
+  sed 's/^/  err: /' "$work/err" | head -n 20
+  mistakes=$((mistakes + 1))
+}
+
+founding_cases() {
+  local what="founding cases"
+  expect 0 "$what" "$sumonce" run scenarios/lora/row_flag_missing.textproto scenarios/gdn/gamma_flagged.textproto
+  says out "$what" "PASS  lora/row_flag_missing  tp=4"
+  says out "$what" "PASS  lora/row_flag_missing@cured"
+  says out "$what" "MISSING_SUM over tp"
+  says out "$what" "PASS  gdn/gamma_flagged  tp=4"
+  says out "$what" "DOUBLE_SUM over tp, coefficient tp"
+  says out "$what" "(cure tried: right, in numbers and for every tp)"
+  [[ $(tail -n 1 "$work/out") == "sumonce: 4 passed, 0 failed, 0 skipped" ]] || complain "$what: last line"
+  expect 0 prove "$sumonce" prove scenarios/gdn/gamma_flagged.textproto
+  says out prove "DOUBLE_SUM"
+  expect 0 list "$sumonce" list scenarios/lora
+  says out list "lora/row_flag_missing"
+  expect 0 validate "$sumonce" validate scenarios
+}
+
+machine_readable() {
+  expect 0 json "$sumonce" run scenarios/gdn/gamma_flagged.textproto --format json
+  says out json '"coefficient": "tp"'
+  says out json '"cure_tried": "right, in numbers and for every tp"'
+  says err json "sumonce: 2 passed, 0 failed, 0 skipped"
+  expect 0 "json file" "$sumonce" run scenarios/gdn/gamma_flagged.textproto --format "json:$work/report.json"
+  expect 4 "json file again" "$sumonce" run scenarios/gdn/gamma_flagged.textproto --format "json:$work/report.json"
+  expect 0 "json file, forced" "$sumonce" run scenarios/gdn/gamma_flagged.textproto --force \
+    --format "json:$work/report.json"
+}
+
+# A wrong expectation fails, and the line that it prints shows the same, to the last digit, when pasted into a shell.
+replay() {
+  local wrong="$work/scenarios/lora/it is wrong.textproto" line again
+  mkdir -p "$work/scenarios/lora"
+  sed 's/mechanism: MISSING_SUM/mechanism: DOUBLE_SUM/' scenarios/lora/row_flag_missing.textproto >"$wrong"
+  expect 1 "wrong expectation" "$sumonce" run "$wrong" --tp 2 --seed 11 --schedule 3
+  says out "wrong expectation" "FAIL  lora/it is wrong[tp=2]"
+  says out "wrong expectation" "note: defect declared here"
+  line=$(sed -n 's/^  reproduce: //p' "$work/out" | head -n 1)
+  sed 's/  [0-9.]* [mu]*s$//' "$work/out" >"$work/first"
+  expect 1 "replay" bash -c "$line"
+  sed 's/  [0-9.]* [mu]*s$//' "$work/out" >"$work/again"
+  again=$(diff "$work/first" "$work/again") || complain "replay differs: $again"
+  [[ $line == *" --tp 2 --seed 11 --schedule 3" ]] || complain "replay line: $line"
+}
+
+# The coefficient is the size, whatever it is; so is the proof.
+sizes() {
+  expect 0 "tp 2,3,6" "$sumonce" run scenarios/gdn/gamma_flagged.textproto --tp 2,3,6 --executor threads
+  says out "tp 2,3,6" "PASS  gdn/gamma_flagged[tp=3]  tp=3"
+  says out "tp 2,3,6" "sumonce: 6 passed, 0 failed, 0 skipped"
+  expect 4 "tp 5" "$sumonce" run scenarios/gdn/gamma_flagged.textproto --tp 5
+  says err "tp 5" ": error: "
+  expect 5 "filter" "$sumonce" run scenarios --filter 'nothing/*'
+}
+
+# Never a crash, always the file's name and the status of wrong input.
+bad_input() {
+  local file
+  : >"$work/empty.textproto"
+  head -c 4096 "$sumonce" >"$work/garbage.textproto"
+  printf 'mesh { tp: 2 } mdoel { }\nfinalizer: "megatron_core_0_61"\n' >"$work/typos.textproto"
+  printf 'mesh { tp: 100000000 }\n' >"$work/huge.textproto"
+  printf 'mesh { tp: 2 }\0\n' >"$work/nul.textproto"
+  for file in empty garbage typos huge nul; do
+    expect 4 "$file" "$sumonce" run "$work/$file.textproto"
+    says err "$file" "$work/$file.textproto:"
+    says err "$file" ": error: "
+    expect 4 "validate $file" "$sumonce" validate "$work/$file.textproto"
+  done
+  expect 4 typos "$sumonce" run "$work/typos.textproto"
+  says err typos "typos.textproto:1:"
+  says err typos "did you mean"
+  expect 4 "missing file" "$sumonce" run "$work/gone.textproto"
+  expect 4 "unknown verb" "$sumonce" prvoe
+  says err "unknown verb" "did you mean 'prove'?"
+}
+
+bad_output() {
+  [[ -c /dev/full ]] || return 0
+  expect 4 "full disk" bash -c '"$1" list scenarios >/dev/full' bash "$sumonce"
+  says err "full disk" "cannot write to standard output"
+}
+
+main
