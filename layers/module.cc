@@ -65,4 +65,11 @@ Init NormInit(NormKind norm) {
   return {.kind = norm == NormKind::kPlain ? Init::Kind::kOne : Init::Kind::kZero};
 }
 
+int64_t LoraConfig::RankOf(std::string_view module_path) const {
+  if (!separate_adapters) return r;
+  if (module_path.ends_with(".linear_qkv")) return 3 * r;
+  if (module_path.ends_with(".in_proj")) return 4 * r;
+  return module_path.ends_with(".linear_fc1") ? 2 * r : r;
+}
+
 }  // namespace sumonce

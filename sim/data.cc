@@ -156,6 +156,26 @@ absl::StatusOr<std::vector<Microbatch>> MakeData(const Scenario& scenario, int s
   return microbatches;
 }
 
+absl::Status UseRotaryTables(Scenario& scenario) {
+  if (scenario.data.from_file.empty()) return absl::OkStatus();
+  SUMONCE_ASSIGN_OR_RETURN(const std::vector<Microbatch> data, MakeData(scenario, 1));
+  const Tensor& cos = data[0].cos;
+  const Tensor& sin = data[0].sin;
+  if (cos.empty() || sin.empty()) return absl::OkStatus();
+  for (DecoderLayerConfig& layer : scenario.model.layers) {
+    auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer);
+    if (!attention || attention->rope.rotary_dim == 0) continue;
+    if (cos.dims()[1].extent() != attention->rope.rotary_dim || cos.count() != sin.count()) {
+      return absl::InvalidArgumentError(absl::StrCat(scenario.data.from_file, ": in.cos and in.sin have ",
+                                                     cos.dims()[1].extent(), " and ", sin.dims()[1].extent(),
+                                                     " columns, expected rotary_dim = ", attention->rope.rotary_dim));
+    }
+    attention->rope.cos.assign(cos.values().begin(), cos.values().end());
+    attention->rope.sin.assign(sin.values().begin(), sin.values().end());
+  }
+  return absl::OkStatus();
+}
+
 BatchInputs InputsOf(const Microbatch& microbatch) {
   BatchInputs inputs;
   inputs.tokens_one_hot = &microbatch.tokens_one_hot;

@@ -20,6 +20,9 @@ struct Microbatch {
 // The microbatches of step `step` (1, 2, ...). `mesh` gives dp; the data does not depend on how it is cut otherwise.
 absl::StatusOr<std::vector<Microbatch>> MakeData(const Scenario& scenario, int step);
 
+// Rotary tables of a data file (frameworks round theirs) into the attention layers; nothing without a file or tables.
+absl::Status UseRotaryTables(Scenario& scenario);
+
 BatchInputs InputsOf(const Microbatch& microbatch);
 
 // Mean-of-cells mode seeds each cell with dp/N relative to the reference: the monomial that says so (docs/THEORY.md "Loss").

@@ -1,7 +1,11 @@
-// Weights under Hugging Face's names (one matrix per sub-projection, an adapter on each), as the golden files and public
-// checkpoints have them, packed into the fused parameters of this model. A fused adapter is the block-diagonal form of its
-// sub-projections' adapters: lora_A stacks theirs, lora_B holds theirs on the diagonal blocks and zeros elsewhere.
+// Weights under Hugging Face's names (one matrix per sub-projection, an adapter on each), as the golden files have them, packed
+// into the fused parameters of this model. A fused adapter is the block-diagonal form of its sub-projections' adapters: lora_A
+// stacks theirs, lora_B holds theirs on the diagonal blocks and zeros elsewhere (lora.separate_adapters).
 #pragma once
+
+#include <map>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/safetensors.h"
@@ -10,15 +14,18 @@
 
 namespace sumonce {
 
-// The file has "param.embed" or "model.embed_tokens.weight".
+// The file has the embedding under its golden name, "param.embed".
 bool HasHfNames(const SafetensorsReader& file);
 
-// InvalidArgument names a missing tensor or a shape that does not fit, with both shapes.
-absl::StatusOr<Weights> ImportHfWeights(const Scenario& scenario, const SafetensorsReader& file, const ParamStore& params);
+// One tensor of such a file, as elements of a fused parameter: element i is the parameter's element indices[i].
+struct HfTensor {
+  std::string name;               // "layers.0.linear_attn.in_proj_qkv.lora_B"
+  std::vector<int64_t> indices;
+};
+// The tensors that make up a parameter. Off-diagonal adapter blocks belong to none.
+std::vector<HfTensor> HfTensorsOf(const ModelConfig& model, const Param& param);
 
-// The inverse for comparisons: the whole gradient of a fused parameter, as the file's tensors see it: (file name without
-// "param.", values in the file's order). Off-diagonal adapter blocks have no counterpart and are left out.
-absl::StatusOr<std::map<std::string, std::vector<double>>> ToHfTensors(const Scenario& scenario, const ParamStore& params,
-                                                                       const Weights& tensors);
+// InvalidArgument names a missing tensor or one of another size, with both sizes.
+absl::StatusOr<Weights> ImportHfWeights(const Scenario& scenario, const SafetensorsReader& file, const ParamStore& params);
 
 }  // namespace sumonce

@@ -104,15 +104,30 @@ class Recovery {
     const double norm = Dot(expected, expected);
     if (norm == 0 || joined.spread > tolerance_.For(magnitude)) return;
     const double factor = Dot(joined.whole, expected) / norm;
-    for (const Scale& scale : monomials_) {
-      if (std::fabs(scale.Evaluate(mesh_) - factor) > 1e-6 * std::fabs(factor)) continue;
-      if (Fits(joined, expected, layout, scale, magnitude, result)) return;
+    if (!std::isfinite(factor)) return;
+    const std::vector<Scale> scales = ScalesOf(factor);
+    if (scales.empty() || !Fits(joined, expected, scales[0], magnitude, result)) return;
+    for (const Scale& scale : scales) {
+      result.all.push_back(layout);
+      result.all.back().scale = scale;
     }
-    const std::optional<Scale> rational = AsRational(factor);
-    if (rational && !rational->IsOne()) Fits(joined, expected, layout, *rational, magnitude, result);
+    if (!result.found) result.state = result.all[0];
+    result.found = true;
   }
 
  private:
+  // The monomials of this value, nearest to 1 first: with equal sizes of two axes the numbers cannot tell their factors
+  // apart. Without any: the small rational.
+  std::vector<Scale> ScalesOf(double factor) const {
+    std::vector<Scale> scales;
+    for (const Scale& scale : monomials_) {
+      if (std::fabs(scale.Evaluate(mesh_) - factor) <= 1e-6 * std::fabs(factor)) scales.push_back(scale);
+    }
+    if (!scales.empty()) return scales;
+    if (const std::optional<Scale> rational = AsRational(factor)) scales.push_back(*rational);
+    return scales;
+  }
+
   // The size of what is added up: each rank's terms, not only their sum, which may cancel.
   double Magnitude(const Tensor& joined) const {
     double magnitude = std::max(MaxAbs(joined), MaxAbs(reference_));
@@ -121,24 +136,30 @@ class Recovery {
     return std::max(magnitude, sum);
   }
 
-  bool Fits(const Joined& joined, const Tensor& expected, const State& layout, const Scale& scale, double magnitude,
+  // Compares; the margin of the first that fits is kept.
+  bool Fits(const Joined& joined, const Tensor& expected, const Scale& scale, double magnitude,
             RecoveredState& result) const {
-    Tensor scaled = expected.Clone();
     const double factor = scale.Evaluate(mesh_);
-    ScaleInto(scaled, factor);
     const double allowed = tolerance_.For(magnitude * std::max(1.0, std::fabs(factor)));
-    const Comparison comparison = Compare(joined.whole, scaled, allowed);
+    const Comparison comparison = Compare(joined.whole, Times(expected, scale), allowed);
     if (!comparison.equal) return false;
-    State state = layout;
-    state.scale = scale;
-    result.all.push_back(state);
     if (!result.found) {
-      result.found = true;
-      result.state = state;
       result.diff_abs_max = std::max(comparison.diff_abs_max, joined.spread);
       result.allowed = allowed;
     }
     return true;
+  }
+
+  // Divided by a whole number where the factor is its inverse, as averages are: times 1/3 would round once more.
+  Tensor Times(const Tensor& tensor, const Scale& scale) const {
+    Tensor scaled = tensor.Clone();
+    const double inverse = scale.IsZero() ? 0.0 : scale.Inverse().Evaluate(mesh_);
+    if (std::fabs(inverse) > 1 && inverse == std::round(inverse)) {
+      for (int64_t i = 0; i < scaled.count(); ++i) scaled.data()[i] /= inverse;
+    } else {
+      ScaleInto(scaled, scale.Evaluate(mesh_));
+    }
+    return scaled;
   }
 
   const Mesh& mesh_;

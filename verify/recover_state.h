@@ -15,7 +15,9 @@ namespace sumonce {
 struct RecoveredState {
   bool found = false;
   State state;                 // the first that fits, in the order of preference: as the target, complete, partial
-  std::vector<State> all;      // all that fit: more than one where the data cannot tell
+  // All that fit: equal terms are a complete gradient and a partial one, and with two axes of one size their factors look
+  // alike ("tp" and "dp", 1 and "tp/dp").
+  std::vector<State> all;
   bool zero = false;           // every array is zero: nothing can be seen
   double diff_abs_max = 0;     // of the first that fits
   double allowed = 0;

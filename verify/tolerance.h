@@ -22,7 +22,7 @@ struct Tolerance {
 // microbatches and the mesh add.
 Tolerance DeriveTolerance(const Tape& tape, int microbatches, int world_size, bool exact);
 
-// |a - b| <= allowed everywhere; `excess` is the greatest |a - b| / allowed (0 when equal).
+// Whether |a - b| <= allowed everywhere. NaN differs from everything; other counts, or no arrays, are not equal.
 struct Comparison {
   bool equal = false;
   double diff_abs_max = 0;

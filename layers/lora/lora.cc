@@ -26,7 +26,7 @@ LoraAdapter::LoraAdapter(const Builder& builder, Target target, const Dims& out,
       sequence_parallel_A_(builder.config().sequence_parallel),
       sequence_parallel_B_(builder.config().sequence_parallel) {
   const LayerConfig& config = builder.config();
-  const Dims rank = {Plain(Dim::kLoraRank, config.lora.r)};
+  const Dims rank = {Plain(Dim::kLoraRank, config.lora.RankOf(builder.path()))};
   const std::vector<ShardMap::Cut> over_tp = {{cut, Axis::kTp}};
   const bool row = target == Target::kRow;
   // Kaiming-uniform with a = sqrt(5) over the unsharded fan-in; B starts at zero (PEFT).

@@ -84,6 +84,16 @@ void ReadOperation(const Block& block, Expectation& expected, Reading& reading) 
                            .kind = GlobUse::Kind::kOperation});
 }
 
+void CheckHarmless(const Block& root, const Scenario& scenario) {
+  if (!scenario.harmless) return;
+  if (scenario.defects.empty()) {
+    root.Add("harmless", "harmless without a defect, expected one that does no harm; take it out");
+  }
+  if (root.Given("expect")) {
+    root.Add("harmless", "harmless beside expect, expected one of them; take one away");
+  }
+}
+
 }  // namespace
 
 void ReadExpectations(const Block& root, Reading& reading) {
@@ -108,6 +118,7 @@ void ReadExpectations(const Block& root, Reading& reading) {
     CheckMechanism(block, expected);
     reading.scenario.expectations.push_back(std::move(expected));
   }
+  CheckHarmless(root, reading.scenario);
 }
 
 }  // namespace sumonce

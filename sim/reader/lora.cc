@@ -14,6 +14,7 @@ void ReadLora(const Block& root, Reading& reading) {
   lora.scaling = static_cast<double>(block.Int("lora_alpha", 16, 1)) / static_cast<double>(lora.r);
   lora.zero_init_B = block.Choice("init_B", false, {{"RANDOM", false}, {"ZERO", true}});
   common.train_base = block.Flag("train_base");
+  lora.separate_adapters = block.Flag("separate_adapters");
   lora.targets = block.Texts("target");
   if (lora.targets.empty()) {
     block.Missing("lora has no target, expected modules such as target: \"linear_proj\"");

@@ -10,14 +10,15 @@ namespace {
 constexpr int64_t kMaxExtent = int64_t{1} << 24;
 constexpr int kMaxLayers = 1000;
 
-// `whole` has to be a multiple of `part`.
-void CheckMultiple(const Block& block, const char* whole_name, int64_t whole, const char* part_name,
-                   int64_t part) {
-  if (whole % part == 0) return;
+// `whole` has to be a multiple of `part`. Returns one that is, to go on with.
+int64_t Multiple(const Block& block, const char* whole_name, int64_t whole, const char* part_name,
+                 int64_t part) {
+  if (whole % part == 0) return whole;
   const int64_t below = whole / part * part;
   block.Add(whole_name,
             absl::StrCat(whole_name, ": ", whole, ", expected a multiple of ", part_name, "=", part,
                          "; take ", below > 0 ? absl::StrCat(below, " or ") : "", below + part));
+  return below + part;
 }
 
 SelfAttentionConfig ReadAttention(const Block& block, int64_t hidden) {
@@ -27,12 +28,19 @@ SelfAttentionConfig ReadAttention(const Block& block, int64_t hidden) {
   };
   config.num_query_groups = extent("num_query_groups", config.num_query_groups);
   const int64_t heads = extent("num_heads", config.num_query_groups * config.heads_per_group);
-  CheckMultiple(block, "num_heads", heads, "num_query_groups", config.num_query_groups);
-  config.heads_per_group = std::max<int64_t>(1, heads / config.num_query_groups);
+  config.heads_per_group =
+      Multiple(block, "num_heads", heads, "num_query_groups", config.num_query_groups) /
+      config.num_query_groups;
   config.head_dim = extent("head_dim", config.head_dim);
   const int64_t even = config.head_dim / 2 * 2;
   config.rope.rotary_dim = block.Int("rotary_dim", even, 0, config.head_dim);
-  CheckMultiple(block, "rotary_dim", config.rope.rotary_dim, "two", 2);
+  if (config.rope.rotary_dim % 2 != 0) {
+    block.Add("rotary_dim", absl::StrCat("rotary_dim: ", config.rope.rotary_dim,
+                                         ", expected an even number: entries are rotated in pairs; "
+                                         "take ",
+                                         config.rope.rotary_dim - 1));
+    config.rope.rotary_dim = even;
+  }
   config.rope.base = block.Number("rope_theta", config.rope.base, 1);
   config.qk_layernorm = block.Flag("qk_layernorm");
   config.output_gate = block.Flag("output_gate");
@@ -49,8 +57,8 @@ GatedDeltaNetConfig ReadGatedDeltaNet(const Block& block, int64_t hidden) {
   extent("key_head_dim", config.key_head_dim);
   extent("value_head_dim", config.value_head_dim);
   extent("conv_kernel_dim", config.conv_kernel_dim);
-  CheckMultiple(block, "num_value_heads", config.num_value_heads, "num_key_heads",
-                config.num_key_heads);
+  config.num_value_heads = Multiple(block, "num_value_heads", config.num_value_heads,
+                                    "num_key_heads", config.num_key_heads);
   config.mode =
       block.Choice("mode", config.mode,
                    {{"UPSTREAM", GdnMode::kUpstream}, {"GATHER_REGION", GdnMode::kGatherRegion}});
@@ -60,7 +68,9 @@ GatedDeltaNetConfig ReadGatedDeltaNet(const Block& block, int64_t hidden) {
   config.decoupled_norm = block.Flag("decoupled_norm");
   config.shared_norm = block.Flag("shared_norm");
   if (config.shared_norm && !config.decoupled_norm) {
-    block.Add("shared_norm", "shared_norm without decoupled_norm, expected an input norm to share; add decoupled_norm: true");
+    block.Add("shared_norm",
+              "shared_norm without decoupled_norm, expected an input norm to share; add "
+              "decoupled_norm: true");
   }
   return config;
 }

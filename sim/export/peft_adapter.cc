@@ -1,0 +1,112 @@
+#include "sim/export/peft_adapter.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "nlohmann/json.hpp"
+#include "sim/hf_names.h"
+#include "sim/simulator.h"
+#include "spmd/whole.h"
+
+namespace sumonce {
+namespace {
+
+// What rank 0 writes of a parameter: its shards joined over tp, or rank 0's own copy. Ranks of dp rank 0 only.
+Tensor Exported(const Param& param, const Mesh& mesh, const RunRecord& record) {
+  const auto weight = [&](int rank) { return record.ranks[rank].back().params.at(param.name).weight_after; };
+  if (!param.shards.CutBy(Axis::kTp)) return weight(0);
+  std::vector<Tensor> shards;
+  for (int rank : mesh.Ranks(mesh.GroupOf(Axis::kTp), 0)) shards.push_back(weight(rank));
+  return JoinUnits(shards, param.shards.cuts()[0].dim);
+}
+
+TensorToWrite Rows(const Tensor& matrix, const std::vector<int64_t>& rows, int64_t columns) {
+  TensorToWrite tensor{.dtype = DType::kFloat32, .shape = {static_cast<int64_t>(rows.size()), columns}, .values = {}};
+  for (int64_t row : rows) {
+    tensor.values.insert(tensor.values.end(), matrix.data() + row * columns, matrix.data() + (row + 1) * columns);
+  }
+  return tensor;
+}
+
+std::string Config(const Scenario& scenario, const std::set<std::string>& targets) {
+  const LoraConfig& lora = scenario.model.common.lora;
+  nlohmann::ordered_json config;
+  config["peft_type"] = "LORA";
+  config["task_type"] = "CAUSAL_LM";
+  config["base_model_name_or_path"] = nullptr;
+  config["inference_mode"] = true;
+  config["r"] = lora.r;
+  const double alpha = lora.scaling * static_cast<double>(lora.r);
+  if (alpha == std::floor(alpha)) {
+    config["lora_alpha"] = static_cast<int64_t>(alpha);
+  } else {
+    config["lora_alpha"] = alpha;
+  }
+  config["lora_dropout"] = 0.0;
+  config["use_rslora"] = false;
+  config["use_dora"] = false;
+  config["bias"] = "none";
+  config["fan_in_fan_out"] = false;
+  config["init_lora_weights"] = true;
+  config["modules_to_save"] = nullptr;
+  config["target_modules"] = targets;
+  return config.dump(2) + "\n";
+}
+
+absl::Status WriteText(const std::string& path, const std::string& text, bool overwrite) {
+  if (!overwrite && std::filesystem::exists(path)) {
+    return absl::AlreadyExistsError(absl::StrCat(path, " exists; --force writes over it"));
+  }
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) return absl::UnavailableError(absl::StrCat(path, " cannot be written"));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::map<std::string, TensorToWrite> AdapterTensors(const Scenario& scenario, const RunRecord& record) {
+  std::map<std::string, TensorToWrite> tensors;
+  const Mesh mesh = *Mesh::Create(scenario.mesh);
+  Model model(EffectiveModel(scenario, mesh));
+  for (const Param& param : model.params().all()) {
+    const bool is_A = param.name.ends_with(".lora_A");
+    if (!is_A && !param.name.ends_with(".lora_B")) continue;
+    const std::optional<HfModule> module = HfModuleOf(scenario.model, ModuleOf(param.name));
+    if (!module) continue;
+    const Tensor matrix = Exported(param, mesh, record);
+    const int64_t r = is_A ? param.shards.whole()[0].extent() : param.shards.whole().back().extent();
+    for (const SubProjection& part : module->parts) {
+      const std::string path = absl::StrCat("base_model.model.model.", module->parent, ".", part.name);
+      if (is_A) {
+        tensors[path + ".lora_A.weight"] = {.dtype = DType::kFloat32, .shape = {r, matrix.count() / r},
+                                            .values = {matrix.values().begin(), matrix.values().end()}};
+      } else {
+        tensors[path + ".lora_B.weight"] = Rows(matrix, part.rows, r);
+      }
+    }
+  }
+  return tensors;
+}
+
+absl::Status ExportAdapter(const Scenario& scenario, const RunRecord& record, const std::string& dir, bool overwrite) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  if (error) return absl::UnavailableError(absl::StrCat(dir, " cannot be made: ", error.message()));
+  const std::map<std::string, TensorToWrite> tensors = AdapterTensors(scenario, record);
+  std::set<std::string> targets;
+  for (const auto& [name, tensor] : tensors) {
+    const std::string module = name.substr(0, name.find(".lora_"));
+    targets.insert(module.substr(module.rfind('.') + 1));
+  }
+  SUMONCE_RETURN_IF_ERROR(WriteText(dir + "/adapter_config.json", Config(scenario, targets), overwrite));
+  return WriteSafetensors(dir + "/adapter_model.safetensors", tensors, {{"format", "pt"}}, overwrite);
+}
+
+}  // namespace sumonce

@@ -1,0 +1,102 @@
+#include "sim/hf_names.h"
+
+#include <numeric>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status.h"
+
+namespace sumonce {
+namespace {
+
+std::vector<int64_t> Range(int64_t count) {
+  std::vector<int64_t> rows(count);
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
+}
+
+// All rows of one part, unit after unit.
+void AppendPart(const DimExtent& fused, size_t part, std::vector<int64_t>& rows) {
+  for (int64_t unit = 0; unit < fused.units; ++unit) {
+    for (int64_t i = 0; i < fused.parts[part]; ++i) rows.push_back(fused.Index(unit, part, i));
+  }
+}
+
+SubProjection Part(const std::string& name, const DimExtent& fused, std::initializer_list<size_t> parts) {
+  SubProjection sub{.name = name, .rows = {}};
+  for (size_t part : parts) AppendPart(fused, part, sub.rows);
+  return sub;
+}
+
+// q_proj rows head by head; with an output gate each head's gate follows its query.
+SubProjection Queries(const SelfAttentionConfig& config, const DimExtent& fused) {
+  if (!config.output_gate) return Part("q_proj", fused, {0});
+  SubProjection sub{.name = "q_proj", .rows = {}};
+  const int64_t heads = config.heads_per_group;
+  for (int64_t group = 0; group < fused.units; ++group) {
+    for (int64_t head = 0; head < heads; ++head) {
+      for (size_t part : {0, 1}) {
+        for (int64_t i = 0; i < config.head_dim; ++i) {
+          sub.rows.push_back(fused.Index(group, part, head * config.head_dim + i));
+        }
+      }
+    }
+  }
+  return sub;
+}
+
+std::vector<SubProjection> Attention(const SelfAttentionConfig& config, const std::string& module) {
+  if (module == "linear_proj") return {{"o_proj", Range(config.hidden)}};
+  if (module != "linear_qkv") return {};
+  const int64_t queries = config.heads_per_group * config.head_dim;
+  DimExtent fused{.dim = Dim::kGroup, .units = config.num_query_groups};
+  fused.parts = {queries, config.head_dim, config.head_dim};
+  if (config.output_gate) fused.parts.insert(fused.parts.begin(), queries);
+  const size_t k = config.output_gate ? 2 : 1;
+  return {Queries(config, fused), Part("k_proj", fused, {k}), Part("v_proj", fused, {k + 1})};
+}
+
+std::vector<SubProjection> Gdn(const GatedDeltaNetConfig& config, const std::string& module) {
+  if (module == "out_proj") return {{"out_proj", Range(config.hidden)}};
+  if (module != "in_proj") return {};
+  const int64_t values = config.num_value_heads / config.num_key_heads;
+  DimExtent fused{.dim = Dim::kKeyHead, .units = config.num_key_heads};
+  fused.parts = {config.key_head_dim, config.key_head_dim, values * config.value_head_dim,
+                 values * config.value_head_dim, values, values};
+  fused.packing = config.packing == GdnPacking::kMegatron ? Packing::kPartMajor : Packing::kUnitMajor;
+  return {Part("in_proj_qkv", fused, {0, 1, 2}), Part("in_proj_z", fused, {3}), Part("in_proj_b", fused, {4}),
+          Part("in_proj_a", fused, {5})};
+}
+
+std::vector<SubProjection> MlpParts(const MlpConfig& config, const std::string& module) {
+  if (module == "linear_fc2") return {{"down_proj", Range(config.hidden)}};
+  if (module != "linear_fc1") return {};
+  if (config.activation == MlpActivation::kLinear) return {{"up_proj", Range(config.ffn)}};
+  DimExtent fused{.dim = Dim::kFfn, .units = config.ffn, .parts = {1, 1}, .packing = Packing::kPartMajor};
+  return {Part("gate_proj", fused, {0}), Part("up_proj", fused, {1})};
+}
+
+}  // namespace
+
+std::string ModuleOf(const std::string& param) { return param.substr(0, param.rfind('.')); }
+
+std::optional<HfModule> HfModuleOf(const ModelConfig& model, const std::string& module) {
+  const std::vector<std::string> path = absl::StrSplit(module, '.');
+  int layer = -1;
+  if (path.size() != 5 || path[0] != "decoder" || !absl::SimpleAtoi(path[2], &layer)) return std::nullopt;
+  if (layer < 0 || layer >= static_cast<int>(model.layers.size())) return std::nullopt;
+  const DecoderLayerConfig& config = model.layers[layer];
+  HfModule result;
+  if (path[3] == "mlp" && config.mlp) {
+    result = {absl::StrCat("layers.", layer, ".mlp"), MlpParts(*config.mlp, path[4])};
+  } else if (const auto* attention = std::get_if<SelfAttentionConfig>(&config.mixer)) {
+    result = {absl::StrCat("layers.", layer, ".self_attn"), Attention(*attention, path[4])};
+  } else if (const auto* gdn = std::get_if<GatedDeltaNetConfig>(&config.mixer)) {
+    result = {absl::StrCat("layers.", layer, ".linear_attn"), Gdn(*gdn, path[4])};
+  }
+  if (result.parts.empty()) return std::nullopt;
+  return result;
+}
+
+}  // namespace sumonce
