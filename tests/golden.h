@@ -2,8 +2,9 @@
 // with them.
 //
 //   const Golden golden("l2norm");
-//   const Tensor x = golden.Get("in.x", {Plain(Dim::kSequence, 7), Plain(Dim::kBatch, 2), ...},
-//   kSequenceFirst); EXPECT_TRUE(golden.Matches(y, "out.y", kSequenceFirst));
+//   const Dims dims = {Plain(Dim::kSequence, 7), Plain(Dim::kBatch, 2), Plain(Dim::kHidden, 16)};
+//   const Tensor x = golden.Get("in.x", dims, kSequenceFirst);
+//   EXPECT_TRUE(golden.Matches(y, "out.y", kSequenceFirst));
 //
 // Files hold float64 in [batch, time, ...]; operations here hold [s, b, ...]: hence the axes.
 #pragma once

@@ -39,8 +39,7 @@ struct Case {
   bool l2_norm;
 };
 
-// A stored state [batch, value heads, dk, dv] as dk tokens of values: row i of the state is token
-// i.
+// A stored state [batch, value heads, dk, dv] as dk tokens of values: row i is token i.
 const testing::Axes kStateAsTokens = {3, 0, 1, 2, 4};
 
 Tensor Filled(const Dims& dims, double value) {

@@ -1,9 +1,8 @@
 // y = sum of a * b over some dimensions, entry by entry over the others: the target logit (b
 // one-hot over v), the masked and weighted sum of token losses (over s and b), an auxiliary loss
 // (counts times probabilities).
-//   a, b: equal dimensions -> those that are not summed; [] if all are. Linear in both; with a
-//   summed dimension cut the
-// result is partial.
+//   a, b: equal dimensions -> those that are not summed; [] if all are.
+// Linear in both; with a summed dimension cut the result is partial.
 #pragma once
 
 #include "spmd/ops/shape.h"

@@ -37,8 +37,7 @@ void GatedNormOperation::Forward(std::span<const Tensor> in, Tensor& out) const 
   }
 }
 
-// With n the normalised o: grad_n = grad_y silu(z) weight, grad_o = (grad_n - n mean(grad_n n)) /
-// root.
+// n: the normalised o; grad_n = grad_y silu(z) weight; grad_o = (grad_n - n mean(grad_n n)) / root.
 void GatedNormOperation::Backward(std::span<const Tensor> in, const Tensor& out,
                                   const Tensor& grad_out, std::span<Tensor> grad_in) const {
   const int64_t width = in[2].count();

@@ -1,8 +1,7 @@
 // GatedDeltaNet's output norm, the norm before the gate (Hugging Face transformers,
 // Qwen3NextRMSNormGated):
 //   y = weight * o / sqrt(mean_d(o^2) + eps) * silu(z).
-//   o: [..., d], z: as o, weight: [d] (one vector for all heads, never zero-centred) -> y: [...,
-//   d].
+//   o: [..., d], z: as o, weight: [d] (one vector for all heads, never zero-centred) -> y: as o
 // Linear in the weight; mixes d, everything else is free: with heads cut over ranks, the weight's
 // gradient is partial.
 #pragma once

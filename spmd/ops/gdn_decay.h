@@ -1,10 +1,9 @@
 // GatedDeltaNet's log decay, one number per token and value head (flash-linear-attention,
 // naive_gdn_gate):
 //   g = -exp(A_log) softplus(a + dt_bias) <= 0, softplus the identity above 20.
-//   a: [s, b, k, j], A_log: [k, j], dt_bias: [k, j] -> g: [s, b, k, j]. Everything is free, nothing
-//   linear.
-// Gradients: a: -grad_g exp(A_log) softplus'(a + dt_bias); dt_bias: its sum over tokens; A_log: sum
-// of grad_g g.
+//   a: [s, b, k, j], A_log: [k, j], dt_bias: [k, j] -> g: [s, b, k, j]
+// Everything is free, nothing linear. Gradients: a: -grad_g exp(A_log) softplus'(a + dt_bias);
+// dt_bias: that summed over tokens; A_log: the sum of grad_g g.
 #pragma once
 
 #include "spmd/ops/shape.h"

@@ -1,4 +1,4 @@
-// y = log x, x > 0; of the summed exponentials of the loss. x: any dimensions, all free.
+// y = log x, x > 0; of the loss's summed exponentials. x: any dimensions, all free.
 #pragma once
 
 #include "spmd/ops/elementwise.h"

@@ -1,6 +1,6 @@
 // y = max_v x over the last dimension.
-//   x: [..., v] -> y: [...]. With v cut, each rank holds the maximum of its slice: declared as
-//   maxima, whose maximum over the
+//   x: [..., v] -> y: [...].
+// With v cut, each rank holds the maximum of its slice: declared as maxima, whose maximum over the
 // ranks (StopMax) is the whole's and which nothing else may read.
 // The gradient goes to the first of the largest entries: a subgradient where there are several. The
 // loss holds the maximum constant and asks for none.

@@ -1,8 +1,8 @@
 // y = x - m, m the same for all of the last dimension: logits minus their maximum.
-//   x: [..., v], m: [...] -> y: [..., v]. Every dimension is free. Affine, not linear, in both: a
-//   partial x or a scaled m has
-// no meaning here. With v cut, a gradient for m is partial over v; the loss holds m constant and
-// asks for none.
+//   x: [..., v], m: [...] -> y: [..., v].
+// Every dimension is free. Affine, not linear, in both: a partial x or a scaled m has no meaning
+// here. With v cut, a gradient for m is partial over v; the loss holds m constant and asks for
+// none.
 #pragma once
 
 #include "spmd/ops/shape.h"

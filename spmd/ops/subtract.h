@@ -1,5 +1,5 @@
-// y = a - b, of equal dimensions: log sum minus target logit. An addition: a complete operand
-// beside a partial one would be counted once per rank.
+// y = a - b, of equal dimensions: log sum minus target logit.
+// An addition: a complete operand beside a partial one would be counted once per rank.
 #pragma once
 
 #include "spmd/ops/shape.h"

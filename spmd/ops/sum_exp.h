@@ -1,6 +1,6 @@
 // y = sum_v e^x over the last dimension; the caller shifts x by its maximum first.
-//   x: [..., v] -> y: [...]. A plain sum of terms over the last dimension, though the terms are not
-//   linear: with v cut the
+//   x: [..., v] -> y: [...].
+// A plain sum of terms over the last dimension, though the terms are not linear: with v cut the
 // result is partial and wants an all-reduce (Megatron-Core, VocabParallelCrossEntropy).
 #pragma once
 
