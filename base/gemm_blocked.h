@@ -107,23 +107,31 @@ void MultiplyTile(const Tile<typename V::Scalar>& tile) {
   });
 }
 
-template <typename V, int kVectors, bool kPartial, int kRows = V::kRows - 1>
-SUMONCE_INLINE void MultiplyRows(int64_t rows, const Tile<typename V::Scalar>& tile) {
+// The rows that are left below full tiles, as tiles of 8, 4, 2 and 1: a tile of each height would
+// be faster at odd extents, but there would be three times the code to compile.
+template <typename V, int kVectors, bool kPartial, int kRows>
+SUMONCE_INLINE void MultiplyRest(int64_t rows, Tile<typename V::Scalar> tile) {
   if constexpr (kRows > 0) {
-    if (rows == kRows) return MultiplyTile<V, kRows, kVectors, kPartial, false>(tile);
-    MultiplyRows<V, kVectors, kPartial, kRows - 1>(rows, tile);
+    if (rows >= kRows) {
+      MultiplyTile<V, kRows, kVectors, kPartial, false>(tile);
+      tile.a += kRows * tile.a_row;
+      tile.c += kRows * tile.c_row;
+      rows -= kRows;
+    }
+    MultiplyRest<V, kVectors, kPartial, kRows / 2>(rows, tile);
   }
 }
 
 // A panel's column of tiles, over `rows` rows of A and C.
 template <typename V, int kVectors, bool kPartial, bool kPackedA>
 void MultiplyPanel(int64_t rows, int64_t a_panel, Tile<typename V::Scalar> tile) {
+  static_assert(V::kRows <= 16, "MultiplyRest takes each of its heights at most once");
   for (; rows >= V::kRows; rows -= V::kRows) {
     MultiplyTile<V, V::kRows, kVectors, kPartial, kPackedA>(tile);
     tile.a += a_panel;
     tile.c += V::kRows * tile.c_row;
   }
-  MultiplyRows<V, kVectors, kPartial>(rows, tile);
+  if (rows > 0) MultiplyRest<V, kVectors, kPartial, V::kRows <= 8 ? 4 : 8>(rows, tile);
 }
 
 template <typename V, bool kPackedA>
