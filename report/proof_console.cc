@@ -28,7 +28,7 @@ Row ProofRow(const Finding& finding) {
   const std::string param = verdict.param.empty() ? "the run itself" : verdict.param;
   const Proof proof = finding.proof.value_or(
       Proof{verdict.param, verdict.outcome, verdict.mechanism, verdict.axis, verdict.coefficient,
-            verdict.grad_class, verdict.action, verdict.operation, "", "", ""});
+            verdict.factor, verdict.grad_class, verdict.action, verdict.operation, "", "", ""});
   const std::string mechanism =
       proof.mechanism == Mechanism::kNone ? "" : std::string(Name(proof.mechanism));
   return {param,

@@ -16,6 +16,7 @@ struct ParamRecord {
   Tensor contribution;               // main_grad before the finalizer
   std::vector<Tensor> after;         // after each step of the finalizer
   std::vector<std::string> rules;    // the rule that claimed it in each step, "" for none
+  std::vector<std::string> groups;   // the group that its buffer was reduced over in each step, "" for none
   Tensor weight_before;
   Tensor weight_after;
   Marks marks;                       // as the finalizer read them

@@ -135,6 +135,7 @@ class RankRun {
         ParamRecord& entry = record.params[param.name];
         const FinalizeRule* rule = Claiming(step, param, config_);
         entry.rules.push_back(rule ? rule->name : "");
+        entry.groups.push_back(rule && rule->map != Map::kIdentity ? rule->group : "");
         entry.after.push_back(param.main_grad.Clone());
       }
     }

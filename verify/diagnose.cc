@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "sim/defects/effect.h"
 #include "verify/judge.h"
 #include "verify/recover.h"
 #include "verify/recover_state.h"
@@ -105,17 +106,46 @@ class ParamDiagnosis {
 
   // Both sides are states: the table says what happened.
   Verdict Judged() {
-    const Judgement judgement = Judge(target_, before_.state, after_.state, inputs_.sound_scale, *inputs_.mesh);
+    for (const State& state : before_.all) {
+      if (state.axes == before_.state.axes && state.scale == inputs_.sound_scale) before_.state = state;
+    }
+    const Judgement judgement = Judge(target_, before_.state, LoggedAfter(), inputs_.sound_scale, *inputs_.mesh);
     verdict_.outcome = judgement.outcome;
     verdict_.mechanism = judgement.mechanism;
     verdict_.axis = judgement.axis;
     verdict_.coefficient = judgement.coefficient;
+    verdict_.factor = judgement.factor;
     verdict_.grad_class = judgement.grad_class;
     verdict_.action = judgement.action;
     Sentence();
     Margin(after_);
     Ambiguities();
     return verdict_;
+  }
+
+  // Axes of equal sizes give equal factors: of the states that fit, the one whose factor is made of the axes that the
+  // communication log has for this buffer (and of what the class had already).
+  State LoggedAfter() const {
+    for (const State& state : after_.all) {
+      bool logged = true;
+      for (size_t a = 0; a < inputs_.mesh->atomic().size(); ++a) {
+        const int gained = state.scale.exponent(static_cast<int>(a)) - before_.state.scale.exponent(static_cast<int>(a));
+        logged &= gained == 0 || Reduced(static_cast<int>(a));
+      }
+      if (logged) return state;
+    }
+    return after_.state;
+  }
+
+  bool Reduced(int atomic_axis) const {
+    for (const std::string& name : records_[0]->groups) {
+      if (name.empty()) continue;
+      for (Axis axis : AxesOfGroup(name)) {
+        const std::vector<int> atomic = inputs_.mesh->GroupOf(axis).atomic;
+        if (std::find(atomic.begin(), atomic.end(), atomic_axis) != atomic.end()) return true;
+      }
+    }
+    return false;
   }
 
   void Sentence() {

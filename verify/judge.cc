@@ -139,6 +139,7 @@ Judgement Judge(const State& target, const State& before, const State& after, co
   if (at < 0 && after.scale.IsOne()) return judgement;
   judgement.outcome = Outcome::kWrong;
   judgement.coefficient = after.scale.Describe(mesh);
+  judgement.factor = after.scale.Evaluate(mesh);
   if (at < 0) {
     judgement.mechanism = Mechanism::kWrongScale;  // a plain number
     return judgement;
@@ -147,6 +148,7 @@ Judgement Judge(const State& target, const State& before, const State& after, co
   judgement.mechanism = MechanismOf(fault, judgement.grad_class);
   if (faults.unsummed >= 0) judgement.coefficient = "none: per rank";
   if (faults.mixed >= 0) judgement.coefficient = "none: a mixture";
+  if (faults.unsummed >= 0 || faults.mixed >= 0) judgement.factor.reset();
   // The sum that one axis misses was made over another: the rule reduces over the wrong ranks.
   if (faults.unsummed >= 0 && (faults.excess >= 0 || faults.mixed >= 0)) {
     judgement.mechanism = Mechanism::kWrongGroup;

@@ -13,6 +13,7 @@ struct Judgement {
   Mechanism mechanism = Mechanism::kNone;
   std::optional<Axis> axis;
   std::string coefficient;
+  std::optional<double> factor;                // its value on this mesh, if it is a number
   GradClass grad_class = GradClass::kUnknown;  // along `axis`, or tp
   std::string action;                          // along `axis`, or tp
 };

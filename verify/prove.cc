@@ -64,6 +64,7 @@ Proof ProofOf(const Param& param, const State& before, const State& after, const
   proof.mechanism = judgement.mechanism;
   proof.axis = judgement.axis;
   proof.coefficient = judgement.coefficient;
+  proof.factor = judgement.factor;
   proof.grad_class = judgement.grad_class;
   proof.action = judgement.action;
   return proof;

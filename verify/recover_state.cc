@@ -9,16 +9,17 @@
 namespace sumonce {
 namespace {
 
-constexpr int kMaxExponent = 2;
+// 1/tp^3 is a sharded gradient that arrives with 1/tp, is divided and averaged; tp^2/dp^2 has four.
+constexpr int kMaxExponents = 4;
 
-// All monomials with exponents -2..2 over the axes, nearest to 1 first.
+// All monomials whose exponents' sizes add up to at most kMaxExponents, nearest to 1 first.
 std::vector<Scale> Monomials(const Mesh& mesh) {
   std::vector<std::pair<int, Scale>> found = {{0, Scale()}};
   for (size_t a = 0; a < mesh.atomic().size(); ++a) {
     const size_t count = found.size();
     for (size_t i = 0; i < count; ++i) {
-      for (int k = -kMaxExponent; k <= kMaxExponent; ++k) {
-        if (k == 0) continue;
+      for (int k = -kMaxExponents; k <= kMaxExponents; ++k) {
+        if (k == 0 || found[i].first + std::abs(k) > kMaxExponents) continue;
         found.push_back({found[i].first + std::abs(k), found[i].second * Scale::SizeOfAxis(static_cast<int>(a), k)});
       }
     }
@@ -130,17 +131,16 @@ class Recovery {
 
   // The size of what is added up: each rank's terms, not only their sum, which may cancel.
   double Magnitude(const Tensor& joined) const {
-    double magnitude = std::max(MaxAbs(joined), MaxAbs(reference_));
     double sum = 0;
     for (const Tensor& rank : ranks_) sum += MaxAbs(rank);
-    return std::max(magnitude, sum);
+    return std::max(MaxAbs(joined), sum);
   }
 
   // Compares; the margin of the first that fits is kept.
   bool Fits(const Joined& joined, const Tensor& expected, const Scale& scale, double magnitude,
             RecoveredState& result) const {
     const double factor = scale.Evaluate(mesh_);
-    const double allowed = tolerance_.For(magnitude * std::max(1.0, std::fabs(factor)));
+    const double allowed = tolerance_.For(std::max(magnitude, std::fabs(factor) * MaxAbs(reference_)));
     const Comparison comparison = Compare(joined.whole, Times(expected, scale), allowed);
     if (!comparison.equal) return false;
     if (!result.found) {

@@ -184,6 +184,7 @@ class Runner {
       verdict.mechanism = proof.mechanism;
       verdict.axis = proof.axis;
       verdict.coefficient = proof.coefficient;
+      verdict.factor = proof.factor;
       verdict.grad_class = proof.grad_class;
       verdict.action = proof.action;
       verdict.operation = proof.operation;
@@ -211,7 +212,10 @@ bool Agrees(const Verdict& numbers, const Proof& proof) {
   if (numbers.outcome == Outcome::kNoEvidence) return true;
   if (proof.outcome == Outcome::kNoStatement) return numbers.outcome == Outcome::kWrong;
   if (numbers.outcome != proof.outcome) return false;
-  return numbers.outcome == Outcome::kRight || numbers.coefficient == proof.coefficient;
+  if (numbers.outcome == Outcome::kRight) return true;
+  // Axes of equal sizes: the same factor may carry another name.
+  if (numbers.factor && proof.factor) return *numbers.factor == *proof.factor;
+  return numbers.coefficient == proof.coefficient;
 }
 
 }  // namespace sumonce

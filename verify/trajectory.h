@@ -18,7 +18,8 @@ struct TrajectoryResult {
 };
 
 // The weights after the last step against an unsharded run of all steps from the same start. Adam divides a gradient by its own
-// size, so a rounding of e in a gradient g moves a step by up to lr * min(2, 2e / (|g| + eps)): the bound adds that up.
+// size, so a rounding of e in a gradient g moves a step by up to lr * min(2, 2e / (|g| + eps)): the bound adds that up, and adds by how
+// far the unsharded run itself goes apart when its start weights are moved by the tolerance's gamma: what roundings grow to.
 TrajectoryResult CompareTrajectory(const Scenario& scenario, const RunRecord& record, const Weights& start,
                                    const Tolerance& tolerance);
 

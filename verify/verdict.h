@@ -27,6 +27,7 @@ struct Verdict {
   Mechanism mechanism = Mechanism::kNone;
   std::optional<Axis> axis;
   std::string coefficient;         // "tp", "1/tp", "none: a mixture", "none: per rank"; empty when right
+  std::optional<double> factor;    // its value on this mesh, where it is one number
   GradClass grad_class = GradClass::kUnknown;  // along `axis`
   std::string action;              // what was done along it: "none", "SUM", "AVG", "SUM twice"
   std::string rule;                // the finalizer rule that claimed it, "" for none
@@ -45,6 +46,7 @@ struct Proof {
   Mechanism mechanism = Mechanism::kNone;
   std::optional<Axis> axis;
   std::string coefficient;
+  std::optional<double> factor;
   GradClass grad_class = GradClass::kUnknown;  // along `axis` (tp if none)
   std::string action;
   std::string operation;           // where the state was lost

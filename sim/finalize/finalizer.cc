@@ -16,17 +16,23 @@ struct List {
   std::vector<Param*> params;
 };
 
+// Rules of one list: the same call with the same scaling.
+bool SameList(const FinalizeRule& a, const FinalizeRule& b) {
+  return a.map == b.map && a.group == b.group && a.divide_by_group == b.divide_by_group &&
+         a.times_inverse_tokens == b.times_inverse_tokens;
+}
+
 std::vector<List> ListsOf(const FinalizeStep& step, const FinalizeConfig& config, std::deque<Param>& params) {
   std::vector<List> lists;
   for (const FinalizeRule& rule : step.rules) {
-    const auto same = [&](const List& list) { return list.rule->map == rule.map && list.rule->group == rule.group; };
+    const auto same = [&](const List& list) { return SameList(*list.rule, rule); };
     if (std::none_of(lists.begin(), lists.end(), same)) lists.push_back({.rule = &rule, .params = {}});
   }
   for (Param& param : params) {
     const FinalizeRule* rule = Claiming(step, param, config);
     if (!rule) continue;
     for (List& list : lists) {
-      if (list.rule->map == rule->map && list.rule->group == rule->group) list.params.push_back(&param);
+      if (SameList(*list.rule, *rule)) list.params.push_back(&param);
     }
   }
   // Megatron reduces the summed list before the averaged one.
