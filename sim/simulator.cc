@@ -18,7 +18,7 @@ class RankRun {
   RankRun(const Scenario& scenario, std::shared_ptr<const Mesh> mesh, int rank, std::span<const Edit> edits,
           const SimOptions& options, const std::vector<std::vector<Microbatch>>& data)
       : scenario_(scenario), mesh_(std::move(mesh)), rank_(rank), effects_(edits, rank), options_(options), data_(data),
-        optimizer_(scenario.optimizer), config_(EffectiveFinalizeConfig(scenario, *mesh_)) {}
+        optimizer_(scenario.optimizer), config_(EffectiveFinalizeConfig(scenario)) {}
 
   absl::Status Run(Communicator* world, const Weights& start, const std::vector<int>& recorded, RankRecords& records) {
     SUMONCE_RETURN_IF_ERROR(Build(world, start));
@@ -36,7 +36,7 @@ class RankRun {
 
  private:
   absl::Status Build(Communicator* world, const Weights& start) {
-    ModelConfig config = EffectiveModel(scenario_, *mesh_);
+    ModelConfig config = EffectiveModel(scenario_);
     for (const auto& effect : effects_.all()) effect->OnConfig(config);
     model_ = std::make_shared<Model>(config);
     LoadWeights(start, *mesh_, rank_, model_->params());
@@ -183,14 +183,14 @@ std::string DigestOf(const RunRecord& record) {
 
 }  // namespace
 
-ModelConfig EffectiveModel(const Scenario& scenario, const Mesh& mesh) {
+ModelConfig EffectiveModel(const Scenario& scenario) {
   ModelConfig config = scenario.model;
-  config.common.sequence_parallel = scenario.sequence_parallel && mesh.size(Axis::kTp) > 1;
+  config.common.sequence_parallel = scenario.sequence_parallel && scenario.mesh.tp > 1;
   return config;
 }
 
-FinalizeConfig EffectiveFinalizeConfig(const Scenario& scenario, const Mesh& mesh) {
-  return {.sequence_parallel = scenario.sequence_parallel && mesh.size(Axis::kTp) > 1,
+FinalizeConfig EffectiveFinalizeConfig(const Scenario& scenario) {
+  return {.sequence_parallel = scenario.sequence_parallel && scenario.mesh.tp > 1,
           .qk_layernorm = scenario.qk_layernorm,
           .per_token_loss = scenario.loss == LossMode::kPerToken};
 }
@@ -249,7 +249,7 @@ SimResult SimulateReference(const Scenario& scenario, const Weights& start, int 
 
 Assembled AssembleWeights(const Scenario& scenario, const RunRecord& record, size_t recorded_step) {
   const Mesh mesh = *Mesh::Create(scenario.mesh);
-  Model model(EffectiveModel(scenario, mesh));
+  Model model(EffectiveModel(scenario));
   Assembled assembled;
   for (const Param& param : model.params().all()) {
     std::vector<Tensor> ranks;

@@ -48,9 +48,10 @@ struct Assembled {
 };
 Assembled AssembleWeights(const Scenario& scenario, const RunRecord& record, size_t recorded_step);
 
-// The configuration of the model on this mesh: sequence parallelism is ineffective at tp 1.
-ModelConfig EffectiveModel(const Scenario& scenario, const Mesh& mesh);
-FinalizeConfig EffectiveFinalizeConfig(const Scenario& scenario, const Mesh& mesh);
+// The configuration of the model: sequence parallelism is ineffective at tp 1. The reference of a run has the run's, so that
+// its operations have the same names; on its mesh of size 1 no communication has a peer.
+ModelConfig EffectiveModel(const Scenario& scenario);
+FinalizeConfig EffectiveFinalizeConfig(const Scenario& scenario);
 // The steps that are recorded and compared: 1, 1 + record_every, ..., and the last.
 std::vector<int> RecordedSteps(const Scenario& scenario);
 

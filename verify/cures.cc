@@ -136,7 +136,7 @@ std::vector<std::pair<std::string, Mark>> DisagreeingMarks(const Scenario& scena
   std::map<std::string, std::vector<Marks>> marks;
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
     Effects effects(edits, rank);
-    Model model(EffectiveModel(scenario, mesh));
+    Model model(EffectiveModel(scenario));
     for (const auto& effect : effects.all()) effect->OnBuilt(model.params());
     for (const auto& effect : effects.all()) effect->OnBackwardDone(model.params());
     for (const Param& param : model.params().all()) marks[param.name].push_back(param.marks);

@@ -103,7 +103,7 @@ ExportCheck CheckExported(const Scenario& scenario, const RunRecord& record, con
   check.status = WriteAndReadBack(scenario, record, folder.path(), overwrite, check.notes);
   if (!folder.temporary()) check.notes.push_back(absl::StrCat("adapter exported to ", folder.path()));
   const Mesh mesh = *Mesh::Create(scenario.mesh);
-  Model model(EffectiveModel(scenario, mesh));
+  Model model(EffectiveModel(scenario));
   for (const Param& param : model.params().all()) {
     if (!param.requires_grad || param.shards.CutBy(Axis::kTp)) continue;
     if (!param.name.ends_with(".lora_A") && !param.name.ends_with(".lora_B")) continue;

@@ -84,7 +84,7 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
   ProofRun run;
   run.mesh = std::make_shared<const Mesh>(*Mesh::Create(scenario.mesh));
   Effects effects(edits, kProver);
-  ModelConfig config = EffectiveModel(scenario, *run.mesh);
+  ModelConfig config = EffectiveModel(scenario);
   for (const auto& effect : effects.all()) effect->OnConfig(config);
   run.model = std::make_shared<Model>(config);
   for (const auto& effect : effects.all()) effect->OnBuilt(run.model->params());
@@ -105,7 +105,7 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
 
   FinalizePreset preset = *Finalizers().Find(scenario.finalizer);
   for (const auto& effect : effects.all()) effect->OnPreset(preset);
-  const FinalizeConfig finalize = EffectiveFinalizeConfig(scenario, *run.mesh);
+  const FinalizeConfig finalize = EffectiveFinalizeConfig(scenario);
   for (const Param& param : run.model->params().all()) {
     if (!param.requires_grad) continue;
     if (!run.refused.empty()) {

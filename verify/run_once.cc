@@ -17,7 +17,7 @@ class Runner {
  public:
   Runner(const Scenario& scenario, std::span<const Edit> edits, const SimOptions& options)
       : scenario_(scenario), edits_(edits), options_(options), mesh_(*Mesh::Create(scenario.mesh)),
-        model_(EffectiveModel(scenario, mesh_)) {}
+        model_(EffectiveModel(scenario)) {}
 
   RunOnce Run() {
     run_.proof = Prove(scenario_, edits_);

@@ -197,7 +197,7 @@ class ScenarioRun {
   void CheckTrajectory(const std::vector<Edit>& edits, const RunOnce& run, ScenarioResult& result) const {
     const bool sound = run.run_status.ok() && scenario_.steps > 1 && result.findings.empty();
     if (!sound) return;
-    Model model(EffectiveModel(scenario_, *run.proof.mesh));
+    Model model(EffectiveModel(scenario_));
     const Weights start = *StartWeights(scenario_, model.params());
     const ProofRun clean = Prove(scenario_, edits);
     const Tolerance tolerance = DeriveTolerance(*clean.tape, scenario_.data.microbatches, run.proof.mesh->world_size(),

@@ -15,7 +15,7 @@ std::vector<RankTable> RankTables(const Scenario& scenario, const RunRecord& rec
                              ", tp ranks of dp rank 0");
   const std::vector<int> ranks = mesh.Ranks(mesh.GroupOf(Axis::kTp), 0);
   for (size_t i = 0; i < ranks.size(); ++i) table.columns.push_back(absl::StrCat("rank ", i));
-  Model model(EffectiveModel(scenario, mesh));
+  Model model(EffectiveModel(scenario));
   for (const Param& param : model.params().all()) {
     if (!param.replicated_lora || !param.name.ends_with("lora_B")) continue;
     RankTable::Row row{.name = param.name, .values = {}};

@@ -44,7 +44,7 @@ TrajectoryResult CompareTrajectory(const Scenario& scenario, const RunRecord& re
                                    const Tolerance& tolerance) {
   TrajectoryResult result{.equal = true};
   const Mesh mesh = *Mesh::Create(scenario.mesh);
-  Model model(EffectiveModel(scenario, mesh));
+  Model model(EffectiveModel(scenario));
   const SimResult reference = SimulateReference(scenario, start, 1, scenario.steps, SimOptions());
   SUMONCE_CHECK(reference.status.ok()) << reference.status;
   const SimResult moved = SimulateReference(scenario, Perturbed(scenario, start, tolerance), 1, scenario.steps, SimOptions());

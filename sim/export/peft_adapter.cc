@@ -74,7 +74,7 @@ absl::Status WriteText(const std::string& path, const std::string& text, bool ov
 std::map<std::string, TensorToWrite> AdapterTensors(const Scenario& scenario, const RunRecord& record) {
   std::map<std::string, TensorToWrite> tensors;
   const Mesh mesh = *Mesh::Create(scenario.mesh);
-  Model model(EffectiveModel(scenario, mesh));
+  Model model(EffectiveModel(scenario));
   for (const Param& param : model.params().all()) {
     const bool is_A = param.name.ends_with(".lora_A");
     if (!is_A && !param.name.ends_with(".lora_B")) continue;

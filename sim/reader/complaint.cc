@@ -90,6 +90,12 @@ std::string UnknownField(const std::string& type_name, const std::string& field_
                       ", expected ", OneOf(names, 40), DidYouMean(field_name, names));
 }
 
+std::string WordAt(const std::string& text, size_t begin) {
+  size_t end = begin;
+  while (end < text.size() && IsWord(text[end])) ++end;
+  return text.substr(begin, end - begin);
+}
+
 // Where the field begins whose value, or colon, stands at `at`: "name: value", "name value".
 size_t FieldOf(const std::string& text, size_t at) {
   const auto skip_space = [&](size_t end) {
@@ -156,7 +162,25 @@ std::string Tidied(std::string said) {
   return said.size() > kMaxSaid ? said.substr(0, kMaxSaid) + "..." : said;
 }
 
-Understood Other(const std::string& text, const Complaint& complaint) {
+// "Expected integer, got: many" of the field "steps" as "steps: many, expected integer".
+std::string InUsersWords(const std::string& said, const std::string& value,
+                         const std::string& field) {
+  const auto starts = [&](const char* prefix) { return said.rfind(prefix, 0) == 0; };
+  if (field.empty()) return said;
+  if (starts("Expected \"{\", found")) return field + " is a block, expected " + field + " { ... }";
+  if (starts("Expected \":\", found")) return field + " has no colon, expected " + field + ": ...";
+  if (value.empty()) return field + ": " + said;
+  if (starts("Invalid value for boolean")) return field + ": " + value + ", expected true or false";
+  if (starts("Integer out of range"))
+    return field + ": " + value + " is out of the integers' range";
+  const size_t comma = said.find(", got: ");
+  if (starts("Expected ") && comma != kNone) {
+    return field + ": " + value + ", expected " + said.substr(9, comma - 9);
+  }
+  return field + ": " + said;
+}
+
+Understood Other(const std::string& text, const Complaint& complaint, const std::string& value) {
   const size_t at = complaint.offset;
   if (at >= text.size()) {
     return {at, "the file ends inside a block, expected \"}\"; close it", text + "}"};
@@ -164,7 +188,9 @@ Understood Other(const std::string& text, const Complaint& complaint) {
   if (text[at] == '}' && complaint.said.rfind("Expected identifier", 0) == 0) {
     return {at, "\"}\" closes nothing, expected a field; take it out", Blanked(text, at, at + 1)};
   }
-  return {at, Tidied(complaint.said), WithoutField(text, FieldOf(text, at))};
+  const size_t name = FieldOf(text, at);
+  const std::string field = name == kNone ? "" : WordAt(text, name);
+  return {at, Tidied(InUsersWords(complaint.said, value, field)), WithoutField(text, name)};
 }
 
 }  // namespace
@@ -191,8 +217,7 @@ Understood Understand(const std::string& text, const Complaint& complaint) {
             WithoutField(text, at_first)};
   }
   const std::string value = WrongValue(said);
-  if (value.empty()) return Other(text, complaint);
-  return Other(text, {FindBack(text, value, complaint.offset), said});
+  return Other(text, {FindBack(text, value, complaint.offset), said}, value);
 }
 
 }  // namespace sumonce

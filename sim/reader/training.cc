@@ -8,11 +8,18 @@
 namespace sumonce {
 namespace {
 
+// Below 1: the bias correction divides by 1 - beta^step.
+double ReadBeta(const Block& block, const char* field, double fallback) {
+  const double beta = block.Number(field, fallback, 0, 1);
+  if (beta < 1) return beta;
+  block.Add(field, absl::StrCat(field, ": 1, expected less than 1; take 0.9"));
+  return fallback;
+}
+
 void ReadOptimizer(const Block& block, OptimizerConfig& optimizer) {
-  constexpr double kBelowOne = 1 - 1e-12;
   optimizer.lr = block.Number("lr", optimizer.lr, 0);
-  optimizer.beta1 = block.Number("beta1", optimizer.beta1, 0, kBelowOne);
-  optimizer.beta2 = block.Number("beta2", optimizer.beta2, 0, kBelowOne);
+  optimizer.beta1 = ReadBeta(block, "beta1", optimizer.beta1);
+  optimizer.beta2 = ReadBeta(block, "beta2", optimizer.beta2);
   optimizer.eps = block.Number("eps", optimizer.eps, 0);
   optimizer.weight_decay = block.Number("weight_decay", optimizer.weight_decay, 0);
 }

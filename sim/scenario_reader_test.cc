@@ -1,0 +1,404 @@
+#include "sim/scenario_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/safetensors.h"
+#include "sim/finalize/finalizer.h"
+
+namespace sumonce {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+namespace fs = std::filesystem;
+
+constexpr char kValid[] = R"(# Row-parallel target under sequence parallelism.
+mesh { tp: 2 dp: 2 }
+sequence_parallel: true
+model {
+  hidden: 8
+  layer { linear_attention { mode: GATHER_REGION } mlp { ffn: 8 } }
+  layer { self_attention { num_heads: 4 num_query_groups: 2 head_dim: 4 qk_layernorm: true } }
+}
+lora { r: 4 lora_alpha: 2 target: "linear_proj" target: "in_proj" }
+data { sequence: 8 microbatches: 2 loss_on { from: 0.75 } }
+steps: 2
+defect { clear_mark { param: "*.linear_proj.lora_B" mark: SEQUENCE_PARALLEL rank: [0, 3] } }
+defect { region_marks { module: "*.0.self_attention" marks: TOGGLE_AND_RESTORE } }
+defect { collective { operation: "*.linear_fc2/ReduceScatter#0" map: IDENTITY } }
+defect { drop_rule { rule: "sequence_parallel_sum" } }
+expect { param: "*.linear_proj.lora_B" mechanism: MISSING_SUM axis: TP coefficient: "1/tp" step: 1 }
+cure { set_mark { param: "*.linear_proj.lora_B" mark: SEQUENCE_PARALLEL } }
+)";
+
+class ScenarioReaderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "readerXXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  std::string Write(const std::string& name, const std::string& text) {
+    const fs::path path = root_ / name;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << text;
+    return path.string();
+  }
+
+  // The mistakes as printed, the file's path left out.
+  std::vector<std::string> Mistakes(const std::string& path, const Overrides& overrides = {}) {
+    std::vector<std::string> printed;
+    for (const Mistake& mistake : ReadScenario(path, "area/file", overrides).mistakes) {
+      const std::string line = Format(mistake);
+      EXPECT_EQ(line.rfind(path, 0), 0u) << line;
+      printed.push_back(line.substr(path.size()));
+    }
+    return printed;
+  }
+  std::vector<std::string> MistakesOf(const std::string& text, const Overrides& overrides = {}) {
+    return Mistakes(Write("file.textproto", text), overrides);
+  }
+
+  fs::path root_;
+};
+
+// kValid with one change; `from` must occur.
+std::string Changed(const std::string& from, const std::string& to) {
+  std::string text = kValid;
+  const size_t at = text.find(from);
+  EXPECT_NE(at, text.npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST_F(ScenarioReaderTest, ReadsEveryPart) {
+  const ReadResult read = ReadScenario(Write("a.textproto", kValid), "area/a", {});
+  ASSERT_TRUE(read.ok()) << Format(read.mistakes[0]);
+  const Scenario& scenario = read.scenario;
+  EXPECT_EQ(scenario.name, "area/a");
+  EXPECT_EQ(scenario.mesh.tp, 2);
+  EXPECT_EQ(scenario.mesh.dp, 2);
+  EXPECT_TRUE(scenario.sequence_parallel);
+  EXPECT_EQ(scenario.model.hidden, 8);
+  ASSERT_EQ(scenario.model.layers.size(), 2u);
+  const auto& gdn = std::get<GatedDeltaNetConfig>(scenario.model.layers[0].mixer);
+  EXPECT_EQ(gdn.hidden, 8);
+  EXPECT_EQ(gdn.mode, GdnMode::kGatherRegion);
+  EXPECT_EQ(scenario.model.layers[0].mlp->ffn, 8);
+  const auto& attention = std::get<SelfAttentionConfig>(scenario.model.layers[1].mixer);
+  EXPECT_EQ(attention.heads_per_group, 2);
+  EXPECT_EQ(attention.rope.rotary_dim, 4) << "absent: head_dim";
+  EXPECT_FALSE(scenario.model.layers[1].mlp.has_value());
+  EXPECT_DOUBLE_EQ(scenario.model.common.lora.scaling, 0.5);
+  EXPECT_FALSE(scenario.model.common.lora.zero_init_B) << "absent: RANDOM";
+  EXPECT_FALSE(scenario.model.common.train_base);
+  EXPECT_TRUE(scenario.qk_layernorm) << "absent: on if a layer has one";
+  EXPECT_EQ(scenario.finalizer, "megatron_core_0_16");
+  ASSERT_EQ(scenario.defects.size(), 4u);
+  EXPECT_EQ(scenario.defects[0].location.line, 12);
+  const auto& mark = std::get<MarkEdit>(scenario.defects[0].kind);
+  EXPECT_FALSE(mark.set);
+  EXPECT_THAT(mark.ranks, ElementsAre(0, 3));
+  ASSERT_EQ(scenario.expectations.size(), 1u);
+  EXPECT_EQ(scenario.expectations[0].mechanism, Mechanism::kMissingSum);
+  EXPECT_EQ(scenario.expectations[0].axis, Axis::kTp);
+  EXPECT_EQ(scenario.expectations[0].step, 1);
+  EXPECT_TRUE(std::get<MarkEdit>(scenario.cures.at(0).kind).set);
+}
+
+TEST_F(ScenarioReaderTest, WithoutLoraTheBaseIsTrained) {
+  const ReadResult read =
+      ReadScenario(Write("a.textproto", "model { layer { mlp {} } }"), "area/a", {});
+  ASSERT_TRUE(read.ok()) << Format(read.mistakes[0]);
+  EXPECT_TRUE(read.scenario.model.common.train_base);
+  EXPECT_FALSE(read.scenario.model.common.lora.enabled);
+  EXPECT_FALSE(read.scenario.qk_layernorm);
+}
+
+struct Broken {
+  const char* from;
+  const char* to;
+  const char* mistake;  // the only one
+};
+
+class BrokenFile : public ScenarioReaderTest, public ::testing::WithParamInterface<Broken> {};
+
+TEST_P(BrokenFile, HasExactlyOneMistake) {
+  const Broken& broken = GetParam();
+  EXPECT_THAT(MistakesOf(Changed(broken.from, broken.to)), ElementsAre(broken.mistake));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BrokenFile,
+    ::testing::Values(
+        Broken{
+            "hidden: 8", "hiden: 8",
+            ":5:3: error: unknown field \"hiden\" of Model, expected vocab, hidden, layer, norm, "
+            "norm_eps, init_std, head or weights_file; did you mean \"hidden\"?"},
+        Broken{"{ self_attention", "{ self_atention",
+               ":7:11: error: unknown field \"self_atention\" of Layer, expected self_attention, "
+               "linear_attention or mlp; did you mean \"self_attention\"?"},
+        Broken{"TOGGLE_AND_RESTORE", "TOGGLE_RESTORE",
+               ":13:59: error: marks: unknown value TOGGLE_RESTORE, expected KEEP, "
+               "TOGGLE_AND_RESTORE or LEAVE_OFF; did you mean \"TOGGLE_AND_RESTORE\"?"},
+        Broken{"mark: SEQUENCE_PARALLEL rank", "mark: SEQUENCE_PARALEL rank",
+               ":12:60: error: mark: unknown value SEQUENCE_PARALEL, expected SEQUENCE_PARALLEL or "
+               "AVERAGE_GRADIENTS_ACROSS_TP_DOMAIN; did you mean \"SEQUENCE_PARALLEL\"?"},
+        Broken{
+            "sequence_parallel_sum", "sequence_paralel_sum",
+            ":15:22: error: rule: unknown \"sequence_paralel_sum\" of megatron_core_0_16, expected "
+            "data_parallel_mean, data_parallel_sum, average_over_tp, sequence_parallel_sum, "
+            "qk_layernorm_sum or times_inverse_num_tokens; did you mean "
+            "\"sequence_parallel_sum\"?"},
+        Broken{"steps: 2", "steps: 2 finalizer: \"megatron_core_0_61\"",
+               ":11:10: error: finalizer: unknown \"megatron_core_0_61\", expected "
+               "megatron_core_0_16; did you mean \"megatron_core_0_16\"?"},
+        Broken{"*.linear_proj.lora_B\" mark: SEQUENCE_PARALLEL rank",
+               "*.linear_prj.lora_B\" mark: SEQUENCE_PARALLEL rank",
+               ":12:23: error: param: \"*.linear_prj.lora_B\" matches no trainable parameter; did "
+               "you mean \"*linear_proj.lora_B\"?"},
+        Broken{"\"*.linear_proj.lora_B\" mechanism", "\"*.linear_fc1.weight\" mechanism",
+               ":16:10: error: param: \"*.linear_fc1.weight\" matches no trainable parameter, only "
+               "frozen ones; train them with lora { train_base: true }"},
+        Broken{
+            "*.linear_fc2/ReduceScatter#0", "*.linear_fc2/ReduceScater#0",
+            ":14:23: error: operation: \"*.linear_fc2/ReduceScater#0\" matches no communication of "
+            "this model on this mesh; did you mean \"*linear_fc2/ReduceScatter#0\"?"},
+        Broken{"*.0.self_attention", "*.1.self_attention",
+               ":13:25: error: module: \"*.1.self_attention\" matches no module with mode: "
+               "GATHER_REGION; did you mean \"decoder.layers.0.self_attention\"?"},
+        Broken{
+            "target: \"in_proj\"", "target: \"in_prj\"",
+            ":9:50: error: target: \"in_prj\" matches no linear module of the model; did you mean "
+            "\"*in_proj\"?"},
+        Broken{
+            "ffn: 8", "ffn: 9",
+            ":6:58: error: ffn: 9 cannot be cut by tp=2, expected a multiple of 2; take 8 or 10, "
+            "or for the whole file tp 1"},
+        Broken{
+            "sequence: 8", "sequence: 7",
+            ":10:8: error: sequence: 7 cannot be cut by tp=2, expected a multiple of 2; take 6 or "
+            "8, or for the whole file tp 1, or sequence_parallel: false"},
+        Broken{
+            "num_heads: 4", "num_heads: 5",
+            ":7:28: error: num_heads: 5, expected a multiple of num_query_groups=2; take 4 or 6"},
+        Broken{
+            "head_dim: 4", "head_dim: 4 rotary_dim: 3",
+            ":7:73: error: rotary_dim: 3, expected an even number: entries are rotated in pairs; "
+            "take 2"},
+        Broken{
+            "mode: GATHER_REGION", "mode: GATHER_REGION num_value_heads: 3",
+            ":6:50: error: num_value_heads: 3, expected a multiple of num_key_heads=2; take 2 or "
+            "4"},
+        Broken{"rank: [0, 3]", "rank: [0, 4]",
+               ":12:86: error: rank: 4, expected 0 to 3: the mesh has 4 ranks (tp=2, dp=2)"},
+        Broken{
+            "dp: 2", "dp: 1024",
+            ":2:8: error: tp=2 times dp=1024 is 2048 ranks, expected at most 1024; the verdict is "
+            "the same at smaller sizes: take tp and dp of 2 to 8"},
+        Broken{"dp: 2", "dp: 2 cp: 2",
+               ":2:20: error: cp=2, expected 1: this version simulates tp and dp; take it out"},
+        Broken{"tp: 2", "tp: 0", ":2:8: error: tp: 0, expected at least 1"},
+        Broken{"1/tp", "1/tq",
+               ":16:75: error: coefficient: \"1/tq\" cannot be read from \"tq\" on, expected a "
+               "product "
+               "such as \"tp\", \"1/tp\", \"2*tp^2/dp\" or \"0\", \"none: per rank\" or \"none: a "
+               "mixture\""},
+        Broken{
+            "MISSING_SUM", "MISING_SUM",
+            ":16:49: error: mechanism: unknown value MISING_SUM, expected MISSING_SUM, DOUBLE_SUM, "
+            "AVERAGED, UNSUMMED_SHARE, MIXED_SHARDS, WRONG_SCALE, MIXED_USE, WRONG_GROUP, "
+            "LOST_CONTRIBUTION, STALE, UPSTREAM, LOCAL_GRADIENT, WRONG_SHARD, REPLICA_DRIFT, "
+            "NORM_MISCOUNT, EXPORT_DIFFERS, COLLECTIVE_MISMATCH, DEADLOCK, RANK_LOST, "
+            "NONDETERMINISTIC or NOT_FINITE; did you mean \"MISSING_SUM\"?"},
+        Broken{"step: 1", "step: 3", ":16:94: error: step: 3, expected at most 2"},
+        Broken{"mechanism: MISSING_SUM axis: TP coefficient: \"1/tp\"", "",
+               ":16:1: error: expect has no mechanism, expected one: mechanism: MISSING_SUM"},
+        Broken{"steps: 2", "steps: 2 defect { lose_microbatch { param: \"*\" index: 2 } }",
+               ":11:49: error: index: 2, expected 0 to 1: there are 2 microbatches; see "
+               "data.microbatches"},
+        Broken{"steps: 2",
+               "steps: 2 defect { wrong_group { rule: \"data_parallel_sum\" group: "
+               "\"pp\" } }",
+               ":11:60: error: group: unknown \"pp\", expected tp, dp or tp_dp; did you mean "
+               "\"tp\"?"},
+        Broken{
+            "steps: 2", "steps: 2 cure { }",
+            ":11:10: error: cure says nothing, expected what to change: cure { set_mark { ... } }"},
+        Broken{
+            "steps: 2", "steps: 2 cure { remove_defect: true }",
+            ":11:17: error: remove_defect beside another cure, expected it alone; take one away"},
+        Broken{"from: 0.75", "from: 1.75", ":10:46: error: from: 1.75, expected at most 1"},
+        Broken{
+            "from: 0.75", "from: 0.99",
+            ":10:36: error: loss_on covers none of the 8 tokens, expected one at least; widen it"},
+        Broken{"steps: 2", "steps: 2 steps: 3",
+               ":11:10: error: steps is given twice, expected once; take one away"},
+        Broken{
+            "mlp { ffn: 8 }", "self_attention { }",
+            ":6:52: error: self_attention beside linear_attention, expected one of them; take one "
+            "away"},
+        Broken{"steps: 2", "steps: many", ":11:8: error: steps: many, expected integer"},
+        Broken{"steps: 2", "steps: 2 export_adapter: perhaps",
+               ":11:26: error: export_adapter: perhaps, expected true or false"},
+        Broken{"data {", "optimizer { lr: nan } data {",
+               ":10:13: error: lr: nan, expected a finite "
+               "number"},
+        Broken{"rank: [0, 3] } }", "rank: [0, 3] }",
+               ":18:1: error: the file ends inside a block, expected \"}\"; close it"},
+        Broken{"steps: 2", "steps: 2 }",
+               ":11:10: error: \"}\" closes nothing, expected a field; take it out"}));
+
+// The sample of the schema's kinds of mistakes, in one file: none hides another.
+TEST_F(ScenarioReaderTest, FindsAllMistakesOfAFileAtOnce) {
+  EXPECT_THAT(MistakesOf("mesh { tp: 3 cpp: 2 }\n"
+                         "model {\n"
+                         "\tvocab: 25x\n"
+                         "  layer { self_attention { num_heads: many } mlp { activation: RELU } }\n"
+                         "}\n"
+                         "finalizer: \"megatron\"\n"
+                         "steps: 1 steps: 2\n"
+                         "defect { scale_gradient { param: \"*.nothing\" factor: 2 rank: 3 } }\n"
+                         "data { loss_on { to: inf } }\n"),
+              ElementsAre(HasSubstr(":1:14: error: unknown field \"cpp\""),
+                          HasSubstr(":2:1: error: vocab: 24 (the default) cannot be cut by tp=3"),
+                          HasSubstr("")));
+}
+
+TEST_F(ScenarioReaderTest, OverridesReplaceTheFilesAxesAndAreNamed) {
+  EXPECT_THAT(
+      MistakesOf(kValid, {.axes = {{Axis::kTp, 6}}, .seed = {}}),
+      ElementsAre(HasSubstr(":6:11: error: num_key_heads: 2 (the default) cannot be cut by "
+                            "tp=6 (from --tp), expected a multiple of 6; take 6, or for the "
+                            "whole file tp 1 or 2"),
+                  HasSubstr(":6:58: error: ffn: 8 cannot be cut by tp=6 (from --tp)"),
+                  HasSubstr(":7:41: error: num_query_groups: 2 cannot be cut"),
+                  HasSubstr(":10:8: error: sequence: 8 cannot be cut")));
+  EXPECT_THAT(MistakesOf(kValid, {.axes = {{Axis::kTp, 1}, {Axis::kDp, 8}}, .seed = {}}),
+              ElementsAre(HasSubstr(":14:23: error: operation:")))
+      << "tp 1 has other communications";
+  const ReadResult read = ReadScenario(Write("a.textproto", kValid), "a", {.axes = {}, .seed = 99});
+  EXPECT_EQ(read.scenario.seed, 99u);
+}
+
+TEST_F(ScenarioReaderTest, ExactModeRefusesWhatIsNotLinear) {
+  const std::string exact = "data { fill: EXACT }\n";
+  EXPECT_THAT(
+      MistakesOf(exact +
+                 "model { head: PROBE layer { mlp { activation: LINEAR no_norm: true } } }"),
+      IsEmpty());
+  EXPECT_THAT(MistakesOf(exact + "steps: 2\nmodel { layer { self_attention { } mlp { } } }"),
+              ElementsAre(HasSubstr(":2:1: error: steps: 2 with data { fill: EXACT }, expected 1"),
+                          HasSubstr(":3:1: error: head: CROSS_ENTROPY is not linear"),
+                          HasSubstr(":3:17: error: self_attention is not linear"),
+                          HasSubstr(":3:36: error: activation: SWIGLU is not linear"),
+                          HasSubstr("the norm of mlp is not linear, expected a linear model")));
+}
+
+TEST_F(ScenarioReaderTest, RefusesWhatIsNoScenarioFile) {
+  EXPECT_THAT(MistakesOf(""), ElementsAre(HasSubstr(":1:1: error: the file is empty")));
+  EXPECT_THAT(MistakesOf("# only\n\n # comments"),
+              ElementsAre(HasSubstr(":1:1: error: the file is empty")));
+  EXPECT_THAT(MistakesOf("seed: 7\n"), ElementsAre(HasSubstr("error: the model has no layer")));
+  EXPECT_THAT(MistakesOf(std::string("mesh {\n\x7f"
+                                     "ELF\0\1",
+                                     13)),
+              ElementsAre(HasSubstr(":2:1: error: byte 0x7f is no text")));
+  EXPECT_THAT(MistakesOf("seed: 7 # \xff"),
+              ElementsAre(HasSubstr(":1:11: error: byte 0xff is no UTF-8")));
+  EXPECT_THAT(MistakesOf("finalizer: \"\\377\" model { layer { mlp {} } }"),
+              ElementsAre(HasSubstr(":1:1: error: finalizer: \"\\xff\" is no text")));
+  EXPECT_THAT(Mistakes(root_.string()), ElementsAre(HasSubstr(": error: is a directory")));
+  EXPECT_THAT(Mistakes((root_ / "none").string()),
+              ElementsAre(": error: cannot be read: No such file or directory"));
+  ASSERT_EQ(mkfifo((root_ / "fifo").c_str(), 0600), 0);
+  EXPECT_THAT(Mistakes((root_ / "fifo").string()), ElementsAre(HasSubstr(": error: is a pipe")));
+  if (geteuid() != 0) {
+    const std::string path = Write("secret.textproto", kValid);
+    fs::permissions(path, fs::perms::none);
+    EXPECT_THAT(Mistakes(path), ElementsAre(": error: cannot be read: Permission denied"));
+  }
+}
+
+TEST_F(ScenarioReaderTest, RefusesHugeAndDeepFiles) {
+  const std::string path = Write("huge.textproto", kValid);
+  fs::resize_file(path, (16 << 20) + 1);
+  EXPECT_THAT(Mistakes(path), ElementsAre(": error: has 16777217 bytes, expected at most 16777216; "
+                                          "is it a scenario?"));
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) deep += "a{";
+  EXPECT_THAT(MistakesOf(deep), ElementsAre(HasSubstr(":1:66: error: more than 32 levels")));
+}
+
+TEST_F(ScenarioReaderTest, WeightsFilesMustHoldTheModel) {
+  const std::string scenario =
+      "model { hidden: 4 head: PROBE weights_file: \"w.safetensors\"\n"
+      "  layer { mlp { ffn: 2 activation: LINEAR no_norm: true } } }";
+  EXPECT_THAT(MistakesOf(scenario), ElementsAre(HasSubstr(":1:32: error: weights_file: ")));
+  Write("w.safetensors", "garbage");
+  EXPECT_THAT(MistakesOf(scenario), ElementsAre(HasSubstr(":1:32: error: weights_file: ")));
+  const auto tensor = [](std::vector<int64_t> shape) {
+    int64_t count = 1;
+    for (int64_t extent : shape) count *= extent;
+    return TensorToWrite{
+        .dtype = DType::kFloat64, .shape = shape, .values = std::vector<double>(count, 1.0)};
+  };
+  const std::string path = (root_ / "w.safetensors").string();
+  std::map<std::string, TensorToWrite> tensors = {
+      {"embedding.word_embeddings.weight", tensor({24, 4})},
+      {"decoder.layers.0.mlp.linear_fc1.weight", tensor({3, 4})}};
+  ASSERT_TRUE(WriteSafetensors(path, tensors, {}, true).ok());
+  EXPECT_THAT(
+      MistakesOf(scenario),
+      ElementsAre(HasSubstr("linear_fc1.weight has the shape [3, 4], expected [2, 4]"),
+                  HasSubstr("has no tensor decoder.layers.0.mlp.linear_fc2.weight, expected "
+                            "one of shape [4, 2]")));
+  tensors["decoder.layers.0.mlp.linear_fc1.weight"] = tensor({2, 4});
+  tensors["decoder.layers.0.mlp.linear_fc2.weight"] = tensor({4, 2});
+  ASSERT_TRUE(WriteSafetensors(path, tensors, {}, true).ok());
+  EXPECT_THAT(MistakesOf(scenario), IsEmpty());
+}
+
+// A generator of its own, so that the bytes are the same everywhere.
+class Noise {
+ public:
+  size_t Below(size_t limit) {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return (state_ >> 33) % limit;
+  }
+
+ private:
+  uint64_t state_ = 1;
+};
+
+TEST_F(ScenarioReaderTest, CutAndDamagedFilesNeverCrash) {
+  const std::string valid = kValid;
+  for (size_t length = 0; length < valid.size(); ++length) {
+    MistakesOf(valid.substr(0, length));
+  }
+  Noise noise;
+  constexpr char kTokens[] = "{}[]:\"#'<>,;.0x-e9\\\t\n \xff\0";
+  for (int round = 0; round < 1500; ++round) {
+    std::string damaged = valid;
+    for (size_t flips = 1 + noise.Below(4); flips > 0; --flips) {
+      const size_t at = noise.Below(damaged.size());
+      if (noise.Below(2) == 0) {
+        damaged[at] = static_cast<char>(damaged[at] ^ (1 << noise.Below(8)));
+      } else {
+        damaged[at] = kTokens[noise.Below(sizeof kTokens - 1)];
+      }
+    }
+    MistakesOf(damaged);
+  }
+}
+
+}  // namespace
+}  // namespace sumonce
