@@ -22,7 +22,7 @@ Value AllToAll(Tape& tape, Value x, Axis axis, Dim from, Dim to);
 Value OwnerOnly(Tape& tape, Value x, Axis axis);           // own | own
 Value StopMax(Tape& tape, Value x, Axis axis);             // max | no gradient
 
-// Every pair above, for the obligations: `dual` pairs are numeric transposes of each other under `reading`.
+// Every pair above, for the obligations (spmd/map_test.cc): a dual pair is its own transpose under the types in its name.
 struct CollectivePair {
   std::string name;
   MapArgs forward;

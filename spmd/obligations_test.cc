@@ -80,8 +80,8 @@ std::vector<Falsehood> FalsehoodsOf(const OperationExample& example) {
                                     std::pair(&Declaration::mixes, "does not mix "),
                                     std::pair(&Declaration::maxima, "takes no maximum over ")}) {
       if (!Contains(truth.*set, dim)) continue;
-      falsehoods.push_back(
-          {name + std::string(Name(dim)), [=](Declaration& told) { told.*set &= ~SetOf(dim); }});
+      falsehoods.push_back({name + std::string(Name(dim)),
+                            [set = set, dim](Declaration& told) { told.*set &= ~SetOf(dim); }});
     }
   }
   if (truth.addition) {
