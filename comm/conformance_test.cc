@@ -60,7 +60,7 @@ absl::Status CheckReductions(Communicator& comm) {
     for (int64_t count : kCounts) {
       SUMONCE_RETURN_IF_ERROR(CheckAllReduce<T>(comm, op, count));
       // size times the elements: keep the largest world quick
-      if (comm.size() <= 16 || count <= 7)
+      if (comm.size() <= 8 || count <= 7)
         SUMONCE_RETURN_IF_ERROR(CheckReduceScatter<T>(comm, op, count));
     }
   }
@@ -170,7 +170,7 @@ absl::Status CheckBroadcast(Communicator& comm, int64_t count) {
 template <typename T>
 absl::Status CheckMoves(Communicator& comm) {
   for (int64_t count : kCounts) {
-    if (comm.size() > 16 && count > 7) continue;
+    if (comm.size() > 8 && count > 7) continue;
     SUMONCE_RETURN_IF_ERROR(CheckAllGather<T>(comm, count));
     SUMONCE_RETURN_IF_ERROR(CheckAllToAll<T>(comm, count));
     SUMONCE_RETURN_IF_ERROR(CheckBroadcast<T>(comm, count));
