@@ -115,7 +115,7 @@ void Tape::Backward(Value loss) {
   for (int id = static_cast<int>(nodes_.size()) - 1; id >= 0; --id) {
     if (!nodes_[id].needs_grad) continue;
     if (absl::Status status = BackwardNode(id); !status.ok()) {
-      return Fail(absl::Status(status.code(), status.message()));
+      return Fail(std::move(status));
     }
   }
 }
