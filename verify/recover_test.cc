@@ -328,11 +328,27 @@ TEST(RecoverAction, EveryElementCounts) {
   EXPECT_THAT(Recover(contributions, results, 1e-14).fits, ElementsAre("SUM"));
 }
 
-// Thirds are not representable: the sum is divided, as the communicators do, so integers stay
-// exact.
+// 49 * (1 / 49) is below 1 in floating point: the sum is divided, as the communicators do.
 TEST(RecoverAction, AveragesOfIntegersAreExact) {
-  const Vectors contributions = {{3, 6, 9}, {12, -6, 0}, {0, 3, 45}};
-  EXPECT_THAT(Recover(contributions, Copies(3, {5, 1, 18}), 0).fits, ElementsAre("AVG"));
+  Vectors contributions;
+  for (double r = 0; r < 49; ++r)
+    contributions.push_back({1 + (r - 24), 2 - 3 * (r - 24), r == 24 ? 49.0 : 0.0});
+  EXPECT_THAT(Recover(contributions, Copies(49, {1, 2, 1}), 0).fits, ElementsAre("AVG"));
+}
+
+// Contributions that differ by one part in 10^4: the normal equations alone would leave 10^-8 of
+// the coefficients, and a residual that looks like another group's terms.
+TEST(RecoverAction, NearlyEqualContributionsAreSolvedToRounding) {
+  Vectors contributions = Copies(3, Independent(1, 64)[0]);
+  const Vectors difference = Independent(3, 64, 5);
+  for (int r = 0; r < 3; ++r) {
+    for (int i = 0; i < 64; ++i) contributions[r][i] += 1e-4 * difference[r][i];
+  }
+  const Matrix c = Independent(3, 3, 7);
+  const RecoveredAction action = Recover(contributions, Product(c, contributions), 0);
+  EXPECT_EQ(action.rank, 3);
+  EXPECT_TRUE(action.inside_group) << action.residual;
+  ExpectMatrix(action.coefficients, c, 1e-10);
 }
 
 TEST(RecoverAction, NumbersThatAreNotFiniteFitNothing) {
