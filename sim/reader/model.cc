@@ -22,7 +22,7 @@ int64_t Multiple(const Block& block, const char* whole_name, int64_t whole, cons
 }
 
 SelfAttentionConfig ReadAttention(const Block& block, int64_t hidden) {
-  SelfAttentionConfig config = {.hidden = hidden, .qk_layernorm = false};
+  SelfAttentionConfig config = {.hidden = hidden, .num_query_groups = 4, .qk_layernorm = false};
   const auto extent = [&](const char* field, int64_t fallback) {
     return block.Int(field, fallback, 1, kMaxExtent);
   };
@@ -48,11 +48,12 @@ SelfAttentionConfig ReadAttention(const Block& block, int64_t hidden) {
 }
 
 GatedDeltaNetConfig ReadGatedDeltaNet(const Block& block, int64_t hidden) {
-  GatedDeltaNetConfig config = {.hidden = hidden};
+  GatedDeltaNetConfig config = {.hidden = hidden, .num_key_heads = 4};
   const auto extent = [&](const char* field, int64_t& value) {
     value = block.Int(field, value, 1, kMaxExtent);
   };
   extent("num_key_heads", config.num_key_heads);
+  config.num_value_heads = 2 * config.num_key_heads;
   extent("num_value_heads", config.num_value_heads);
   extent("key_head_dim", config.key_head_dim);
   extent("value_head_dim", config.value_head_dim);
