@@ -1,0 +1,48 @@
+// What a simulated step, its proof and a whole judged scenario cost.
+#include <benchmark/benchmark.h>
+
+#include "sim/scenario_reader.h"
+#include "sim/simulator.h"
+#include "verify/prove.h"
+#include "verify/runner.h"
+
+namespace sumonce {
+namespace {
+
+Scenario Read(const char* name) {
+  ReadResult result = ReadScenario(std::string(SUMONCE_SOURCE_DIR) + "/scenarios/" + name + ".textproto", name, {});
+  if (!result.ok()) std::abort();
+  return std::move(result.scenario);
+}
+
+const char* const kNames[] = {"lora/row_flag_missing", "gdn/gamma_flagged", "lora/pr_173"};
+
+// One step of all ranks: forward, backward, finalizer, optimizer, record.
+void BM_Step(benchmark::State& state) {
+  Scenario scenario = Read(kNames[state.range(0)]);
+  scenario.steps = 1;
+  Model model(EffectiveModel(scenario));
+  const Weights start = *StartWeights(scenario, model.params());
+  for (auto _ : state) benchmark::DoNotOptimize(Simulate(scenario, {}, start, SimOptions()));
+  state.SetLabel(kNames[state.range(0)]);
+}
+BENCHMARK(BM_Step)->DenseRange(0, 2)->Unit(benchmark::kMicrosecond);
+
+// The proof for every size: one abstract run and the finalizer's rules on states.
+void BM_Proof(benchmark::State& state) {
+  const Scenario scenario = Read(kNames[state.range(0)]);
+  for (auto _ : state) benchmark::DoNotOptimize(Prove(scenario, scenario.defects));
+  state.SetLabel(kNames[state.range(0)]);
+}
+BENCHMARK(BM_Proof)->DenseRange(0, 2)->Unit(benchmark::kMicrosecond);
+
+// Everything: run, reference, diagnosis, proof, proposed cure tried, cured twin.
+void BM_Verdict(benchmark::State& state) {
+  const Scenario scenario = Read(kNames[state.range(0)]);
+  for (auto _ : state) benchmark::DoNotOptimize(RunScenario(scenario, RunnerOptions()));
+  state.SetLabel(kNames[state.range(0)]);
+}
+BENCHMARK(BM_Verdict)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace sumonce
