@@ -102,11 +102,6 @@ void ApplyAxis(const MapArgs& args, int a, State& state, int operation) {
 
 bool Joins(Map map) { return map == Map::kAllGather || map == Map::kAllToAll || map == Map::kPad; }
 
-// E(l) is P(n*l) with equal terms.
-bool ReadsAsPartial(const Scale& equal, const Scale& partial, int a) {
-  return equal * Scale::SizeOfAxis(a) == partial;
-}
-
 }  // namespace
 
 std::string_view Name(Map map) {
