@@ -10,7 +10,7 @@
 namespace sumonce {
 namespace {
 
-// Only now is all known that a check compares.
+// What a check compares has been read before.
 void ReadParts(const Block& root, Reading& reading) {
   reading.scenario.sequence_parallel = root.Flag("sequence_parallel");
   ReadMesh(root, reading);
@@ -23,8 +23,7 @@ void ReadParts(const Block& root, Reading& reading) {
   CheckSizes(root, reading);
   CheckExact(root, reading);
   CheckGlobs(root, reading);
-  // A model that is wrong already would be compared with the right file.
-  if (reading.mistakes->empty()) CheckFiles(root, reading);
+  CheckFiles(root, reading);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ mesh { tp: 2 dp: 2 }
 sequence_parallel: true
 model {
   hidden: 8
-  layer { linear_attention { mode: GATHER_REGION } mlp { ffn: 8 } }
+  layer { linear_attention { num_key_heads: 2 num_value_heads: 4 mode: GATHER_REGION } mlp { ffn: 8 } }
   layer { self_attention { num_heads: 4 num_query_groups: 2 head_dim: 4 qk_layernorm: true } }
 }
 lora { r: 4 lora_alpha: 2 target: "linear_proj" target: "in_proj" }
@@ -147,10 +147,10 @@ INSTANTIATE_TEST_SUITE_P(
                ":7:11: error: unknown field \"self_atention\" of Layer, expected self_attention, "
                "linear_attention or mlp; did you mean \"self_attention\"?"},
         Broken{"TOGGLE_AND_RESTORE", "TOGGLE_RESTORE",
-               ":13:59: error: marks: unknown value TOGGLE_RESTORE, expected KEEP, "
+               ":13:61: error: marks: unknown value TOGGLE_RESTORE, expected KEEP, "
                "TOGGLE_AND_RESTORE or LEAVE_OFF; did you mean \"TOGGLE_AND_RESTORE\"?"},
         Broken{"mark: SEQUENCE_PARALLEL rank", "mark: SEQUENCE_PARALEL rank",
-               ":12:60: error: mark: unknown value SEQUENCE_PARALEL, expected SEQUENCE_PARALLEL or "
+               ":12:59: error: mark: unknown value SEQUENCE_PARALEL, expected SEQUENCE_PARALLEL or "
                "AVERAGE_GRADIENTS_ACROSS_TP_DOMAIN; did you mean \"SEQUENCE_PARALLEL\"?"},
         Broken{
             "sequence_parallel_sum", "sequence_paralel_sum",
@@ -174,14 +174,14 @@ INSTANTIATE_TEST_SUITE_P(
             "this model on this mesh; did you mean \"*linear_fc2/ReduceScatter#0\"?"},
         Broken{"*.0.self_attention", "*.1.self_attention",
                ":13:25: error: module: \"*.1.self_attention\" matches no module with mode: "
-               "GATHER_REGION; did you mean \"decoder.layers.0.self_attention\"?"},
+               "GATHER_REGION; did you mean \"*0.self_attention\"?"},
         Broken{
             "target: \"in_proj\"", "target: \"in_prj\"",
-            ":9:50: error: target: \"in_prj\" matches no linear module of the model; did you mean "
+            ":9:49: error: target: \"in_prj\" matches no linear module of the model; did you mean "
             "\"*in_proj\"?"},
         Broken{
             "ffn: 8", "ffn: 9",
-            ":6:58: error: ffn: 9 cannot be cut by tp=2, expected a multiple of 2; take 8 or 10, "
+            ":6:94: error: ffn: 9 cannot be cut by tp=2, expected a multiple of 2; take 8 or 10, "
             "or for the whole file tp 1"},
         Broken{
             "sequence: 8", "sequence: 7",
@@ -196,10 +196,10 @@ INSTANTIATE_TEST_SUITE_P(
             "take 2"},
         Broken{
             "mode: GATHER_REGION", "mode: GATHER_REGION num_value_heads: 3",
-            ":6:50: error: num_value_heads: 3, expected a multiple of num_key_heads=2; take 2 or "
+            ":6:47: error: num_value_heads: 3, expected a multiple of num_key_heads=2; take 2 or "
             "4"},
         Broken{"rank: [0, 3]", "rank: [0, 4]",
-               ":12:86: error: rank: 4, expected 0 to 3: the mesh has 4 ranks (tp=2, dp=2)"},
+               ":12:77: error: rank: 4, expected 0 to 3: the mesh has 4 ranks (tp=2, dp=2)"},
         Broken{
             "dp: 2", "dp: 1024",
             ":2:8: error: tp=2 times dp=1024 is 2048 ranks, expected at most 1024; the verdict is "
@@ -208,27 +208,27 @@ INSTANTIATE_TEST_SUITE_P(
                ":2:20: error: cp=2, expected 1: this version simulates tp and dp; take it out"},
         Broken{"tp: 2", "tp: 0", ":2:8: error: tp: 0, expected at least 1"},
         Broken{"1/tp", "1/tq",
-               ":16:75: error: coefficient: \"1/tq\" cannot be read from \"tq\" on, expected a "
+               ":16:72: error: coefficient: \"1/tq\" cannot be read from \"tq\" on, expected a "
                "product "
                "such as \"tp\", \"1/tp\", \"2*tp^2/dp\" or \"0\", \"none: per rank\" or \"none: a "
                "mixture\""},
         Broken{
             "MISSING_SUM", "MISING_SUM",
-            ":16:49: error: mechanism: unknown value MISING_SUM, expected MISSING_SUM, DOUBLE_SUM, "
+            ":16:51: error: mechanism: unknown value MISING_SUM, expected MISSING_SUM, DOUBLE_SUM, "
             "AVERAGED, UNSUMMED_SHARE, MIXED_SHARDS, WRONG_SCALE, MIXED_USE, WRONG_GROUP, "
             "LOST_CONTRIBUTION, STALE, UPSTREAM, LOCAL_GRADIENT, WRONG_SHARD, REPLICA_DRIFT, "
             "NORM_MISCOUNT, EXPORT_DIFFERS, COLLECTIVE_MISMATCH, DEADLOCK, RANK_LOST, "
             "NONDETERMINISTIC or NOT_FINITE; did you mean \"MISSING_SUM\"?"},
-        Broken{"step: 1", "step: 3", ":16:94: error: step: 3, expected at most 2"},
+        Broken{"step: 1", "step: 3", ":16:92: error: step: 3, expected at most 2"},
         Broken{"mechanism: MISSING_SUM axis: TP coefficient: \"1/tp\"", "",
                ":16:1: error: expect has no mechanism, expected one: mechanism: MISSING_SUM"},
         Broken{"steps: 2", "steps: 2 defect { lose_microbatch { param: \"*\" index: 2 } }",
-               ":11:49: error: index: 2, expected 0 to 1: there are 2 microbatches; see "
+               ":11:48: error: index: 2, expected 0 to 1: there are 2 microbatches; see "
                "data.microbatches"},
         Broken{"steps: 2",
                "steps: 2 defect { wrong_group { rule: \"data_parallel_sum\" group: "
                "\"pp\" } }",
-               ":11:60: error: group: unknown \"pp\", expected tp, dp or tp_dp; did you mean "
+               ":11:59: error: group: unknown \"pp\", expected tp, dp or tp_dp; did you mean "
                "\"tp\"?"},
         Broken{
             "steps: 2", "steps: 2 cure { }",
@@ -243,43 +243,57 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"steps: 2", "steps: 2 steps: 3",
                ":11:10: error: steps is given twice, expected once; take one away"},
         Broken{
-            "mlp { ffn: 8 }", "self_attention { }",
-            ":6:52: error: self_attention beside linear_attention, expected one of them; take one "
+            "mlp { ffn: 8 }", "self_attention { } mlp { ffn: 8 }",
+            ":6:88: error: self_attention beside linear_attention, expected one of them; take one "
             "away"},
-        Broken{"steps: 2", "steps: many", ":11:8: error: steps: many, expected integer"},
+        Broken{"steps: 2", "steps: many", ":11:8: error: steps: many, expected an integer"},
         Broken{"steps: 2", "steps: 2 export_adapter: perhaps",
                ":11:26: error: export_adapter: perhaps, expected true or false"},
         Broken{"data {", "optimizer { lr: nan } data {",
                ":10:13: error: lr: nan, expected a finite "
                "number"},
         Broken{"rank: [0, 3] } }", "rank: [0, 3] }",
-               ":18:1: error: the file ends inside a block, expected \"}\"; close it"},
+               ":12:8: error: this block has no end, expected \"}\"; close it"},
         Broken{"steps: 2", "steps: 2 }",
                ":11:10: error: \"}\" closes nothing, expected a field; take it out"}));
 
-// The sample of the schema's kinds of mistakes, in one file: none hides another.
+// Mistakes of syntax, names, sizes and files in one file: none hides another.
 TEST_F(ScenarioReaderTest, FindsAllMistakesOfAFileAtOnce) {
-  EXPECT_THAT(MistakesOf("mesh { tp: 3 cpp: 2 }\n"
-                         "model {\n"
-                         "\tvocab: 25x\n"
-                         "  layer { self_attention { num_heads: many } mlp { activation: RELU } }\n"
-                         "}\n"
-                         "finalizer: \"megatron\"\n"
-                         "steps: 1 steps: 2\n"
-                         "defect { scale_gradient { param: \"*.nothing\" factor: 2 rank: 3 } }\n"
-                         "data { loss_on { to: inf } }\n"),
-              ElementsAre(HasSubstr(":1:14: error: unknown field \"cpp\""),
-                          HasSubstr(":2:1: error: vocab: 24 (the default) cannot be cut by tp=3"),
-                          HasSubstr("")));
+  const std::string text =
+      R"(mesh { tp: 5 cpp: 2 }
+model {
+)"
+      "\tvocab: 25x\n"
+      R"(  layer { self_attention { num_heads: many } mlp { activation: RELU } }
+}
+finalizer: "megatron"
+steps: 1 steps: 2
+defect { scale_gradient { param: "*.nothing" factor: 2 rank: 9 } }
+data { loss_on { to: inf } from_file: "none.safetensors" }
+)";
+  EXPECT_THAT(
+      MistakesOf(text),
+      ElementsAre(HasSubstr(":1:14: error: unknown field \"cpp\""),
+                  HasSubstr(":2:1: error: vocab: 24 (the default) cannot be cut by tp=5"),
+                  HasSubstr(":3:11: error: vocab: "), HasSubstr(":4:11: error: num_query_groups: "),
+                  HasSubstr(":4:39: error: num_heads: many, expected an integer"),
+                  HasSubstr(":4:46: error: ffn: 24 (the default) cannot be cut by tp=5"),
+                  HasSubstr(":4:64: error: activation: unknown value RELU"),
+                  HasSubstr(":6:1: error: finalizer: unknown \"megatron\""),
+                  HasSubstr(":7:10: error: steps is given twice"),
+                  HasSubstr(":8:27: error: param: \"*.nothing\" matches no trainable parameter"),
+                  HasSubstr(":8:56: error: rank: 9, expected 0 to 4: the mesh has 5 ranks"),
+                  HasSubstr(":9:18: error: to: inf, expected a finite number"),
+                  HasSubstr(":9:28: error: from_file: ")));
 }
 
 TEST_F(ScenarioReaderTest, OverridesReplaceTheFilesAxesAndAreNamed) {
   EXPECT_THAT(
       MistakesOf(kValid, {.axes = {{Axis::kTp, 6}}, .seed = {}}),
-      ElementsAre(HasSubstr(":6:11: error: num_key_heads: 2 (the default) cannot be cut by "
+      ElementsAre(HasSubstr(":6:30: error: num_key_heads: 2 cannot be cut by "
                             "tp=6 (from --tp), expected a multiple of 6; take 6, or for the "
                             "whole file tp 1 or 2"),
-                  HasSubstr(":6:58: error: ffn: 8 cannot be cut by tp=6 (from --tp)"),
+                  HasSubstr(":6:94: error: ffn: 8 cannot be cut by tp=6 (from --tp)"),
                   HasSubstr(":7:41: error: num_query_groups: 2 cannot be cut"),
                   HasSubstr(":10:8: error: sequence: 8 cannot be cut")));
   EXPECT_THAT(MistakesOf(kValid, {.axes = {{Axis::kTp, 1}, {Axis::kDp, 8}}, .seed = {}}),
@@ -342,9 +356,9 @@ TEST_F(ScenarioReaderTest, WeightsFilesMustHoldTheModel) {
   const std::string scenario =
       "model { hidden: 4 head: PROBE weights_file: \"w.safetensors\"\n"
       "  layer { mlp { ffn: 2 activation: LINEAR no_norm: true } } }";
-  EXPECT_THAT(MistakesOf(scenario), ElementsAre(HasSubstr(":1:32: error: weights_file: ")));
+  EXPECT_THAT(MistakesOf(scenario), ElementsAre(HasSubstr(":1:31: error: weights_file: ")));
   Write("w.safetensors", "garbage");
-  EXPECT_THAT(MistakesOf(scenario), ElementsAre(HasSubstr(":1:32: error: weights_file: ")));
+  EXPECT_THAT(MistakesOf(scenario), ElementsAre(HasSubstr(":1:31: error: weights_file: ")));
   const auto tensor = [](std::vector<int64_t> shape) {
     int64_t count = 1;
     for (int64_t extent : shape) count *= extent;

@@ -21,8 +21,12 @@ const FieldDescriptor* Block::Find(std::string_view field) const {
 }
 
 TextRange Block::SpanOf(std::string_view field, int index) const {
-  const auto found = places_->find({message_, Find(field)->number(), index});
-  return found == places_->end() ? span_ : found->second;
+  // Of a list in brackets the parser notes the first value only.
+  for (; index >= 0; --index) {
+    const auto found = places_->find({message_, Find(field)->number(), index});
+    if (found != places_->end()) return found->second;
+  }
+  return span_;
 }
 
 bool Block::Given(std::string_view field) const {
@@ -121,8 +125,10 @@ void Block::Add(std::string_view field, std::string message) const {
   mistakes_->Add(At(field), std::move(message));
 }
 
+bool Block::HasMistake() const { return mistakes_->Between(span_.begin, span_.end); }
+
 void Block::Missing(std::string message) const {
-  if (!mistakes_->Between(span_.begin, span_.end)) mistakes_->Add(at(), std::move(message));
+  if (!HasMistake()) mistakes_->Add(at(), std::move(message));
 }
 
 }  // namespace sumonce

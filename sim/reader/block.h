@@ -83,6 +83,8 @@ class Block {
   std::string Which(std::string_view oneof) const;            // the field that is set, or ""
 
   void Add(std::string_view field, std::string message) const;
+  // One of this block or inside it, found so far.
+  bool HasMistake() const;
   // For what is absent: silent if the block has a mistake already, which may be the reason.
   void Missing(std::string message) const;
 

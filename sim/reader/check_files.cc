@@ -1,4 +1,7 @@
 // Weights and data from safetensors files: there, readable, complete and of the model's shapes.
+#include <algorithm>
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/safetensors.h"
@@ -21,10 +24,16 @@ std::vector<int64_t> ShapeOf(const Dims& dims) {
   return shape;
 }
 
-int64_t CountOf(const std::vector<int64_t>& shape) {
-  int64_t count = 1;
-  for (int64_t extent : shape) count *= extent;
-  return count;
+// Whether `shape` is `dims` with neighbours taken together: [16, 32] holds [16, 4, 8].
+bool Holds(const std::vector<int64_t>& shape, const std::vector<int64_t>& dims) {
+  size_t at = 0;
+  for (const int64_t extent : shape) {
+    int64_t product = 1;
+    while (at < dims.size() && product < extent) product *= dims[at++];
+    if (product != extent) return false;
+  }
+  return std::all_of(dims.begin() + static_cast<std::ptrdiff_t>(at), dims.end(),
+                     [](int64_t extent) { return extent == 1; });
 }
 
 // A file under this model's own names: every tensor is compared, not only the first wrong one.
@@ -38,7 +47,7 @@ void CheckCheckpoint(const Block& model, const SafetensorsReader& file, const Pa
       model.Add("weights_file",
                 absl::StrCat(file.path(), " has no tensor ", param.name, ", expected one of shape ",
                              Shape(wanted), DidYouMean(param.name, there)));
-    } else if (found->second.count() != CountOf(wanted)) {
+    } else if (!Holds(found->second.shape, wanted)) {
       model.Add(
           "weights_file",
           absl::StrCat(file.path(), ": ", param.name, " has the shape ", Shape(found->second.shape),
@@ -47,32 +56,43 @@ void CheckCheckpoint(const Block& model, const SafetensorsReader& file, const Pa
   }
 }
 
-void CheckWeights(const Block& model, const Reading& reading) {
-  const Scenario& scenario = reading.scenario;
-  if (scenario.weights_file.empty()) return;
-  const auto file = SafetensorsReader::Open(scenario.weights_file);
-  if (!file.ok()) {
-    model.Add("weights_file", absl::StrCat("weights_file: ", file.status().message()));
-    return;
-  }
+void CheckWeights(const Block& model, const SafetensorsReader& file, const Scenario& scenario) {
   Model built(ModelOnMesh(scenario));
-  if (!HasHfNames(*file)) return CheckCheckpoint(model, *file, built.params());
+  if (!HasHfNames(file)) return CheckCheckpoint(model, file, built.params());
   const auto weights = StartWeights(scenario, built.params());
   if (!weights.ok()) {
     model.Add("weights_file", absl::StrCat("weights_file: ", weights.status().message()));
   }
 }
 
-void CheckData(const Block& data, Reading& reading) {
-  const absl::Status status = UseRotaryTables(reading.scenario);
+// Reads the data once, and hands its rotary tables to the attention layers.
+void CheckData(const Block& data, Scenario& scenario) {
+  const absl::Status status = UseRotaryTables(scenario);
   if (!status.ok()) data.Add("from_file", absl::StrCat("from_file: ", status.message()));
+}
+
+// Null with a mistake if the file cannot be read.
+std::optional<SafetensorsReader> Open(const Block& block, const char* field,
+                                      const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  auto file = SafetensorsReader::Open(path);
+  if (file.ok()) return *std::move(file);
+  block.Add(field, absl::StrCat(field, ": ", file.status().message()));
+  return std::nullopt;
 }
 
 }  // namespace
 
 void CheckFiles(const Block& root, Reading& reading) {
-  CheckWeights(root.Child("model"), reading);
-  CheckData(root.Child("data"), reading);
+  Scenario& scenario = reading.scenario;
+  // A model that is wrong itself would be compared with the right file.
+  const bool sound = reading.mistakes->empty();
+  const Block model = root.Child("model");
+  const Block data = root.Child("data");
+  const auto weights = Open(model, "weights_file", scenario.weights_file);
+  const auto tokens = Open(data, "from_file", scenario.data.from_file);
+  if (weights && sound) CheckWeights(model, *weights, scenario);
+  if (tokens && sound) CheckData(data, scenario);
 }
 
 }  // namespace sumonce

@@ -27,6 +27,7 @@ struct ModelNames {
 std::vector<std::string> LinearModules(ModelConfig config) {
   config.common.lora.enabled = true;
   config.common.lora.targets = {"*"};
+  config.common.lora.separate_adapters = false;
   Model model(config);
   std::vector<std::string> modules;
   constexpr std::string_view kSuffix = ".lora_A";
@@ -164,7 +165,7 @@ ModelConfig ModelOnMesh(const Scenario& scenario) {
 }
 
 void CheckGlobs(const Block& root, Reading& reading) {
-  if (reading.scenario.model.layers.empty()) return;
+  if (reading.scenario.model.layers.empty() || !reading.model_known) return;
   const absl::StatusOr<ModelNames> names = NamesOf(reading.scenario);
   if (!names.ok()) {
     if (reading.mistakes->empty()) {
@@ -174,6 +175,9 @@ void CheckGlobs(const Block& root, Reading& reading) {
     return;
   }
   for (const GlobUse& use : reading.globs) {
+    const bool of_mesh =
+        use.kind == GlobUse::Kind::kCollective || use.kind == GlobUse::Kind::kOperation;
+    if (of_mesh && !reading.mesh_known) continue;
     if (MatchesAny(use, (*names).*TextOf(use.kind).names)) continue;
     reading.mistakes->Add(use.block.At(use.field, use.index), Unmatched(use, *names));
   }

@@ -175,15 +175,37 @@ std::string InUsersWords(const std::string& said, const std::string& value,
     return field + ": " + value + " is out of the integers' range";
   const size_t comma = said.find(", got: ");
   if (starts("Expected ") && comma != kNone) {
-    return field + ": " + value + ", expected " + said.substr(9, comma - 9);
+    const std::string wanted = said.substr(9, comma - 9);
+    const char* plain = wanted == "integer"  ? "an integer"
+                        : wanted == "double" ? "a number"
+                        : wanted == "string" ? "text in quotes"
+                                             : wanted.c_str();
+    return absl::StrCat(field, ": ", value, ", expected ", plain);
   }
   return field + ": " + said;
+}
+
+// Where the block begins that the end of the file leaves open; the end if none is.
+size_t OpenBlock(const std::string& text) {
+  std::vector<size_t> open;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '#') {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (text[at] == '"' || text[at] == '\'') {
+      at = EndOfValue(text, at) - 1;
+    } else if (text[at] == '{') {
+      open.push_back(at);
+    } else if (text[at] == '}' && !open.empty()) {
+      open.pop_back();
+    }
+  }
+  return open.empty() ? text.size() : open[0];
 }
 
 Understood Other(const std::string& text, const Complaint& complaint, const std::string& value) {
   const size_t at = complaint.offset;
   if (at >= text.size()) {
-    return {at, "the file ends inside a block, expected \"}\"; close it", text + "}"};
+    return {OpenBlock(text), "this block has no end, expected \"}\"; close it", ""};
   }
   if (text[at] == '}' && complaint.said.rfind("Expected identifier", 0) == 0) {
     return {at, "\"}\" closes nothing, expected a field; take it out", Blanked(text, at, at + 1)};

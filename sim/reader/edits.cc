@@ -27,7 +27,7 @@ std::vector<int> ReadRanks(const Block& block, const Reading& reading) {
   std::vector<int> ranks = block.Ints("rank");
   const int world = reading.scenario.mesh.world_size();
   for (size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] >= 0 && ranks[i] < world) continue;
+    if (ranks[i] >= 0 && (ranks[i] < world || !reading.mesh_known)) continue;
     reading.mistakes->Add(
         block.At("rank", static_cast<int>(i)),
         absl::StrCat("rank: ", ranks[i], ", expected 0 to ", world - 1, ": the mesh has ", world,

@@ -17,6 +17,7 @@ void ReadLora(const Block& root, Reading& reading) {
   lora.separate_adapters = block.Flag("separate_adapters");
   lora.targets = block.Texts("target");
   if (lora.targets.empty()) {
+    reading.model_known = false;
     block.Missing("lora has no target, expected modules such as target: \"linear_proj\"");
   }
   for (size_t i = 0; i < lora.targets.size(); ++i) {

@@ -25,12 +25,15 @@ void ReadAxis(const AxisField& field, const Block& mesh, Reading& reading) {
   int& size = reading.scenario.mesh.*field.size;
   const auto given = reading.overrides->axes.find(field.axis);
   if (given == reading.overrides->axes.end()) {
-    size = static_cast<int>(mesh.Int(field.name, size, 1));
+    size = static_cast<int>(mesh.Int(field.name, 0, 1));
+    if (size == 0 && mesh.Given(field.name)) reading.mesh_known = false;
+    if (size == 0) size = MeshSizes().*field.size;
   } else if (given->second >= 1) {
     size = given->second;
   } else {
     mesh.Add(field.name, absl::StrCat(field.name, "=", given->second, " (from --", field.name,
                                       "), expected at least 1"));
+    reading.mesh_known = false;
   }
   const bool one = size == 1 || (field.axis == Axis::kEtp && size == 0);
   if (field.simulated || one) return;
@@ -57,6 +60,7 @@ std::string Said(Axis axis, const Reading& reading) {
 
 void ReadMesh(const Block& root, Reading& reading) {
   const Block mesh = root.Child("mesh");
+  if (root.Given("mesh") && !mesh.Given("tp") && mesh.HasMistake()) reading.mesh_known = false;
   for (const AxisField& field : kFields) ReadAxis(field, mesh, reading);
   MeshSizes& sizes = reading.scenario.mesh;
   const int64_t ranks = int64_t{sizes.tp} * sizes.dp;
@@ -65,7 +69,10 @@ void ReadMesh(const Block& root, Reading& reading) {
              absl::StrCat(Said(Axis::kTp, reading), " times ", Said(Axis::kDp, reading), " is ",
                           ranks, " ranks, expected at most ", kMaxRanks,
                           "; the verdict is the same at smaller sizes: take tp and dp of 2 to 8"));
-    if (ranks > kMaxTold) sizes = MeshSizes();
+    if (ranks > kMaxTold) {
+      reading.mesh_known = false;
+      sizes = MeshSizes();
+    }
   }
 }
 

@@ -86,13 +86,15 @@ MlpConfig ReadMlp(const Block& block, int64_t hidden) {
   return config;
 }
 
-DecoderLayerConfig ReadLayer(const Block& block, int64_t hidden) {
+DecoderLayerConfig ReadLayer(const Block& block, Reading& reading) {
+  const int64_t hidden = reading.scenario.model.hidden;
   DecoderLayerConfig layer;
   const std::string mixer = block.Which("mixer");
   layer.mixer = std::monostate();
   if (mixer == "self_attention") layer.mixer = ReadAttention(block.Child(mixer), hidden);
   if (mixer == "linear_attention") layer.mixer = ReadGatedDeltaNet(block.Child(mixer), hidden);
   if (block.Given("mlp")) layer.mlp = ReadMlp(block.Child("mlp"), hidden);
+  if (block.HasMistake() && (mixer.empty() || !layer.mlp)) reading.model_known = false;
   if (mixer.empty() && !layer.mlp) {
     block.Missing("this layer is empty, expected self_attention, linear_attention or mlp");
   }
@@ -121,7 +123,7 @@ void ReadModel(const Block& root, Reading& reading) {
     block.Add("layer", absl::StrCat(layers.size(), " layers, expected at most ", kMaxLayers));
     return;
   }
-  for (const Block& layer : layers) model.layers.push_back(ReadLayer(layer, model.hidden));
+  for (const Block& layer : layers) model.layers.push_back(ReadLayer(layer, reading));
 }
 
 }  // namespace sumonce

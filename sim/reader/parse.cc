@@ -84,20 +84,19 @@ std::unique_ptr<ParsedFile> ParsedFile::Parse(const SourceText& source, Mistakes
     parser.WriteLocationsTo(&tree);
     parser.AllowUnknownField(true);
     const bool parsed = parser.ParseFromString(text, file->message_.get());
-    // What follows an error may follow from it.
-    const size_t first = parsed ? text.size() : collector.errors.at(0).offset;
+    const Understood error = parsed ? Understood{.at = text.size(), .message = "", .mended = ""}
+                                    : Understand(text, collector.errors.at(0));
     for (const Complaint& warning : collector.warnings) {
-      if (warning.offset > first) continue;
       const Understood understood = Understand(text, warning);
-      mistakes.Add(source.At(understood.at), understood.message);
+      // What follows an error may follow from it.
+      if (understood.at < error.at) mistakes.Add(source.At(understood.at), understood.message);
     }
     if (parsed) {
       RecordPlaces(*file->message_, tree, source, file->places_);
       return file;
     }
-    const Understood understood = Understand(text, collector.errors[0]);
-    mistakes.Add(source.At(understood.at), understood.message);
-    text = understood.mended;
+    mistakes.Add(source.At(error.at), error.message);
+    text = error.mended;
   }
   return nullptr;
 }

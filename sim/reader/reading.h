@@ -25,6 +25,9 @@ struct Reading {
   Mistakes* mistakes = nullptr;
   Scenario scenario;
   std::vector<GlobUse> globs;  // checked at the end, by CheckGlobs
+  // False after a mistake that leaves open what the file means: nothing is compared with it then.
+  bool mesh_known = true;
+  bool model_known = true;
 };
 
 void ReadMesh(const Block& root, Reading& reading);
