@@ -16,9 +16,15 @@
 namespace sumonce {
 namespace {
 
-// What rank 0 writes of a parameter: its shards joined over tp, or rank 0's own copy. Ranks of dp rank 0 only.
+// In front of every name of a PEFT file of a causal language model.
+constexpr absl::string_view kPrefix = "base_model.model.model.";
+
+// What rank 0 writes of a parameter: its shards joined over tp, or rank 0's own copy. Ranks of dp
+// rank 0 only.
 Tensor Exported(const Param& param, const Mesh& mesh, const RunRecord& record) {
-  const auto weight = [&](int rank) { return record.ranks[rank].back().params.at(param.name).weight_after; };
+  const auto weight = [&](int rank) {
+    return record.ranks[rank].back().params.at(param.name).weight_after;
+  };
   if (!param.shards.CutBy(Axis::kTp)) return weight(0);
   std::vector<Tensor> shards;
   for (int rank : mesh.Ranks(mesh.GroupOf(Axis::kTp), 0)) shards.push_back(weight(rank));
@@ -26,27 +32,45 @@ Tensor Exported(const Param& param, const Mesh& mesh, const RunRecord& record) {
 }
 
 TensorToWrite Rows(const Tensor& matrix, const std::vector<int64_t>& rows, int64_t columns) {
-  TensorToWrite tensor{.dtype = DType::kFloat32, .shape = {static_cast<int64_t>(rows.size()), columns}, .values = {}};
+  TensorToWrite tensor{.dtype = DType::kFloat32,
+                       .shape = {static_cast<int64_t>(rows.size()), columns},
+                       .values = {}};
   for (int64_t row : rows) {
-    tensor.values.insert(tensor.values.end(), matrix.data() + row * columns, matrix.data() + (row + 1) * columns);
+    tensor.values.insert(tensor.values.end(), matrix.data() + row * columns,
+                         matrix.data() + (row + 1) * columns);
   }
   return tensor;
 }
 
-std::string Config(const Scenario& scenario, const std::set<std::string>& targets) {
+// lora_alpha as PEFT's files have it: an integer where it is one.
+nlohmann::ordered_json Alpha(double alpha) {
+  if (alpha == std::floor(alpha)) return static_cast<int64_t>(alpha);
+  return alpha;
+}
+
+std::string Config(const Scenario& scenario, const std::map<std::string, TensorToWrite>& tensors) {
   const LoraConfig& lora = scenario.model.common.lora;
+  std::set<std::string> targets;
+  // Modules of another rank than r: the block-diagonal form of separate adapters
+  // (lora.separate_adapters). Each keeps lora_alpha / r.
+  nlohmann::ordered_json rank_pattern = nlohmann::ordered_json::object(),
+                         alpha_pattern = rank_pattern;
+  for (const auto& [name, tensor] : tensors) {
+    const std::string module = name.substr(kPrefix.size(), name.find(".lora_") - kPrefix.size());
+    targets.insert(module.substr(module.rfind('.') + 1));
+    if (!name.ends_with(".lora_A.weight") || tensor.shape[0] == lora.r) continue;
+    rank_pattern[module] = tensor.shape[0];
+    alpha_pattern[module] = Alpha(lora.scaling * static_cast<double>(tensor.shape[0]));
+  }
   nlohmann::ordered_json config;
   config["peft_type"] = "LORA";
   config["task_type"] = "CAUSAL_LM";
   config["base_model_name_or_path"] = nullptr;
   config["inference_mode"] = true;
   config["r"] = lora.r;
-  const double alpha = lora.scaling * static_cast<double>(lora.r);
-  if (alpha == std::floor(alpha)) {
-    config["lora_alpha"] = static_cast<int64_t>(alpha);
-  } else {
-    config["lora_alpha"] = alpha;
-  }
+  config["lora_alpha"] = Alpha(lora.scaling * static_cast<double>(lora.r));
+  config["rank_pattern"] = rank_pattern;
+  config["alpha_pattern"] = alpha_pattern;
   config["lora_dropout"] = 0.0;
   config["use_rslora"] = false;
   config["use_dora"] = false;
@@ -58,10 +82,14 @@ std::string Config(const Scenario& scenario, const std::set<std::string>& target
   return config.dump(2) + "\n";
 }
 
-absl::Status WriteText(const std::string& path, const std::string& text, bool overwrite) {
-  if (!overwrite && std::filesystem::exists(path)) {
-    return absl::AlreadyExistsError(absl::StrCat(path, " exists; --force writes over it"));
-  }
+// Before either file is written: half an adapter beside another's other half would be worse than
+// none.
+absl::Status CheckAbsent(const std::string& path) {
+  if (!std::filesystem::exists(path)) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(path, " exists; --force writes over it"));
+}
+
+absl::Status WriteText(const std::string& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary);
   out << text;
   out.close();
@@ -71,7 +99,8 @@ absl::Status WriteText(const std::string& path, const std::string& text, bool ov
 
 }  // namespace
 
-std::map<std::string, TensorToWrite> AdapterTensors(const Scenario& scenario, const RunRecord& record) {
+std::map<std::string, TensorToWrite> AdapterTensors(const Scenario& scenario,
+                                                    const RunRecord& record) {
   std::map<std::string, TensorToWrite> tensors;
   const Mesh mesh = *Mesh::Create(scenario.mesh);
   Model model(EffectiveModel(scenario));
@@ -81,12 +110,15 @@ std::map<std::string, TensorToWrite> AdapterTensors(const Scenario& scenario, co
     const std::optional<HfModule> module = HfModuleOf(scenario.model, ModuleOf(param.name));
     if (!module) continue;
     const Tensor matrix = Exported(param, mesh, record);
-    const int64_t r = is_A ? param.shards.whole()[0].extent() : param.shards.whole().back().extent();
+    const int64_t r =
+        is_A ? param.shards.whole()[0].extent() : param.shards.whole().back().extent();
     for (const SubProjection& part : module->parts) {
-      const std::string path = absl::StrCat("base_model.model.model.", module->parent, ".", part.name);
+      const std::string path = absl::StrCat(kPrefix, module->parent, ".", part.name);
       if (is_A) {
-        tensors[path + ".lora_A.weight"] = {.dtype = DType::kFloat32, .shape = {r, matrix.count() / r},
-                                            .values = {matrix.values().begin(), matrix.values().end()}};
+        tensors[path + ".lora_A.weight"] = {
+            .dtype = DType::kFloat32,
+            .shape = {r, matrix.count() / r},
+            .values = {matrix.values().begin(), matrix.values().end()}};
       } else {
         tensors[path + ".lora_B.weight"] = Rows(matrix, part.rows, r);
       }
@@ -95,18 +127,19 @@ std::map<std::string, TensorToWrite> AdapterTensors(const Scenario& scenario, co
   return tensors;
 }
 
-absl::Status ExportAdapter(const Scenario& scenario, const RunRecord& record, const std::string& dir, bool overwrite) {
+absl::Status ExportAdapter(const Scenario& scenario, const RunRecord& record,
+                           const std::string& dir, bool overwrite) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
   if (error) return absl::UnavailableError(absl::StrCat(dir, " cannot be made: ", error.message()));
-  const std::map<std::string, TensorToWrite> tensors = AdapterTensors(scenario, record);
-  std::set<std::string> targets;
-  for (const auto& [name, tensor] : tensors) {
-    const std::string module = name.substr(0, name.find(".lora_"));
-    targets.insert(module.substr(module.rfind('.') + 1));
+  const std::string config = dir + "/adapter_config.json";
+  const std::string model = dir + "/adapter_model.safetensors";
+  for (const std::string& path : {config, model}) {
+    if (!overwrite) SUMONCE_RETURN_IF_ERROR(CheckAbsent(path));
   }
-  SUMONCE_RETURN_IF_ERROR(WriteText(dir + "/adapter_config.json", Config(scenario, targets), overwrite));
-  return WriteSafetensors(dir + "/adapter_model.safetensors", tensors, {{"format", "pt"}}, overwrite);
+  const std::map<std::string, TensorToWrite> tensors = AdapterTensors(scenario, record);
+  SUMONCE_RETURN_IF_ERROR(WriteText(config, Config(scenario, tensors)));
+  return WriteSafetensors(model, tensors, {{"format", "pt"}}, overwrite);
 }
 
 }  // namespace sumonce
