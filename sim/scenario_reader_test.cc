@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/safetensors.h"
+#include "proto/expect.pb.h"
 #include "sim/finalize/finalizer.h"
 
 namespace sumonce {
@@ -195,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
             ":7:73: error: rotary_dim: 3, expected an even number: entries are rotated in pairs; "
             "take 2"},
         Broken{
-            "mode: GATHER_REGION", "mode: GATHER_REGION num_value_heads: 3",
+            "num_value_heads: 4", "num_value_heads: 3",
             ":6:47: error: num_value_heads: 3, expected a multiple of num_key_heads=2; take 2 or "
             "4"},
         Broken{"rank: [0, 3]", "rank: [0, 4]",
@@ -285,6 +286,18 @@ data { loss_on { to: inf } from_file: "none.safetensors" }
                   HasSubstr(":8:56: error: rank: 9, expected 0 to 4: the mesh has 5 ranks"),
                   HasSubstr(":9:18: error: to: inf, expected a finite number"),
                   HasSubstr(":9:28: error: from_file: ")));
+}
+
+TEST_F(ScenarioReaderTest, KnowsEveryMechanismOfTheSchema) {
+  const auto* type = proto::Mechanism_descriptor();
+  for (int i = 1; i < type->value_count(); ++i) {
+    const std::string& name = type->value(i)->name();
+    const ReadResult read =
+        ReadScenario(Write("a.textproto", Changed("MISSING_SUM", name)), "area/a", {});
+    ASSERT_TRUE(read.ok()) << Format(read.mistakes[0]);
+    EXPECT_EQ(Name(read.scenario.expectations[0].mechanism), name);
+  }
+  EXPECT_EQ(type->value_count() - 1, static_cast<int>(Mechanism::kNotFinite));
 }
 
 TEST_F(ScenarioReaderTest, OverridesReplaceTheFilesAxesAndAreNamed) {
