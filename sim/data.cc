@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/random.h"
 #include "base/safetensors.h"
 #include "base/status.h"
@@ -103,9 +104,13 @@ Tensor Transposed(const std::vector<double>& values, const Dims& dims) {
   return tensor;
 }
 
-absl::StatusOr<Tensor> Table(const SafetensorsReader& file, const std::string& name) {
+absl::StatusOr<Tensor> Table(const SafetensorsReader& file, const std::string& name, int64_t sequence) {
   if (!file.tensors().contains(name)) return Tensor();
   const std::vector<int64_t>& shape = file.tensors().at(name).shape;
+  if (shape.size() != 2 || shape[0] < sequence) {
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", name, " has the shape [", absl::StrJoin(shape, ", "),
+                                                   "], expected [at least ", sequence, ", rotary_dim]"));
+  }
   SUMONCE_ASSIGN_OR_RETURN(std::vector<double> values, file.Read(name));
   return Tensor({Plain(Dim::kSequence, shape[0]), Plain(Dim::kHeadDim, shape[1])}, std::move(values));
 }
@@ -135,8 +140,8 @@ absl::StatusOr<Microbatch> FromFile(const Scenario& scenario) {
   }
   microbatch.loss_weights = Transposed(mask, dims);
   microbatch.num_tokens = Sum(microbatch.loss_weights);
-  SUMONCE_ASSIGN_OR_RETURN(microbatch.cos, Table(file, "in.cos"));
-  SUMONCE_ASSIGN_OR_RETURN(microbatch.sin, Table(file, "in.sin"));
+  SUMONCE_ASSIGN_OR_RETURN(microbatch.cos, Table(file, "in.cos", scenario.data.sequence));
+  SUMONCE_ASSIGN_OR_RETURN(microbatch.sin, Table(file, "in.sin", scenario.data.sequence));
   return microbatch;
 }
 

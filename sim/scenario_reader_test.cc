@@ -394,6 +394,34 @@ TEST_F(ScenarioReaderTest, WeightsFilesMustHoldTheModel) {
   EXPECT_THAT(MistakesOf(scenario), IsEmpty());
 }
 
+TEST_F(ScenarioReaderTest, DataFilesMustFitTheBatchAndTheModel) {
+  const std::string scenario =
+      "data { sequence: 3 from_file: \"d.safetensors\" }\n"
+      "model { layer { self_attention { head_dim: 2 } } }";
+  const auto tensor = [](std::vector<int64_t> shape, std::vector<double> values) {
+    return TensorToWrite{.dtype = DType::kFloat64, .shape = shape, .values = values};
+  };
+  const auto mistakes = [&](std::vector<int64_t> table, double token) {
+    int64_t count = 1;
+    for (int64_t extent : table) count *= extent;
+    const TensorToWrite rotary = tensor(table, std::vector<double>(count, 1.0));
+    const absl::Status written = WriteSafetensors((root_ / "d.safetensors").string(),
+                                                  {{"in.tokens", tensor({1, 3}, {0, 1, token})},
+                                                   {"in.targets", tensor({1, 3}, {0, 1, 2})},
+                                                   {"in.loss_mask", tensor({1, 3}, {1, 1, 1})},
+                                                   {"in.cos", rotary},
+                                                   {"in.sin", rotary}},
+                                                  {}, true);
+    EXPECT_TRUE(written.ok()) << written;
+    return MistakesOf(scenario);
+  };
+  EXPECT_THAT(mistakes({3, 2}, 2), IsEmpty());
+  EXPECT_THAT(mistakes({6}, 2), ElementsAre(HasSubstr("in.cos has the shape [6], expected [at")));
+  EXPECT_THAT(mistakes({2, 2}, 2), ElementsAre(HasSubstr("in.cos has the shape [2, 2]")));
+  EXPECT_THAT(mistakes({3, 4}, 2), ElementsAre(HasSubstr("expected rotary_dim = 2")));
+  EXPECT_THAT(mistakes({3, 2}, 24), ElementsAre(HasSubstr(":1:20: error: from_file: ")));
+}
+
 // A generator of its own, so that the bytes are the same everywhere.
 class Noise {
  public:
