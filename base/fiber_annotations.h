@@ -16,6 +16,7 @@
 #endif
 #if defined(__SANITIZE_ADDRESS__) || SUMONCE_HAS_FEATURE(address_sanitizer)
 #define SUMONCE_ASAN 1
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__) || SUMONCE_HAS_FEATURE(thread_sanitizer)
@@ -41,6 +42,7 @@ class FiberAnnotation {
     FiberAnnotation annotation;
     annotation.bottom_ = bottom;
     annotation.bytes_ = bytes;
+    annotation.Unpoison();
 #ifdef SUMONCE_TSAN
     annotation.tsan_fiber_ = __tsan_create_fiber(0);
 #endif
@@ -67,12 +69,21 @@ class FiberAnnotation {
 
   // Of a fiber that has ended, called from another stack.
   void Destroy() {
+    Unpoison();
 #ifdef SUMONCE_TSAN
     __tsan_destroy_fiber(tsan_fiber_);
 #endif
   }
 
  private:
+  // The frames that a fiber never returns from leave marks on its stack's addresses, and not every
+  // runtime wipes them when the memory is unmapped and mapped again.
+  void Unpoison() {
+#ifdef SUMONCE_ASAN
+    __asan_unpoison_memory_region(bottom_, bytes_);
+#endif
+  }
+
   const void* bottom_ = nullptr;
   size_t bytes_ = 0;
   [[maybe_unused]] void* fake_stack_ = nullptr;
