@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "spmd/map.h"
 #include "spmd/param.h"
 
 namespace sumonce {
@@ -16,7 +17,13 @@ struct ParamRecord {
   Tensor contribution;               // main_grad before the finalizer
   std::vector<Tensor> after;         // after each step of the finalizer
   std::vector<std::string> rules;    // the rule that claimed it in each step, "" for none
-  std::vector<std::string> groups;   // the group that its buffer was reduced over in each step, "" for none
+  // The communication log: what each step did to its buffer, over which group, "" for none.
+  struct Reduction {
+    std::string group;
+    Map map = Map::kIdentity;
+    bool divided = false;            // by the group's size, before
+  };
+  std::vector<Reduction> log;
   Tensor weight_before;
   Tensor weight_after;
   Marks marks;                       // as the finalizer read them

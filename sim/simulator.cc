@@ -135,7 +135,9 @@ class RankRun {
         ParamRecord& entry = record.params[param.name];
         const FinalizeRule* rule = Claiming(step, param, config_);
         entry.rules.push_back(rule ? rule->name : "");
-        entry.groups.push_back(rule && rule->map != Map::kIdentity ? rule->group : "");
+        if (rule && !rule->group.empty() && rule->map != Map::kIdentity) {
+          entry.log.push_back({.group = rule->group, .map = rule->map, .divided = rule->divide_by_group});
+        }
         entry.after.push_back(param.main_grad.Clone());
       }
     }

@@ -102,12 +102,21 @@ void Upstream(const Verdict& verdict, std::vector<Candidate>& candidates) {
   }
 }
 
+// Two faults at once, one an axis: a mark or a rule for tp together with a rule for dp.
+void Both(const Verdict& verdict, std::vector<Candidate>& candidates) {
+  const Edit dp = AddRule(verdict.param, Axis::kDp);
+  candidates.push_back({SetMark(verdict.param, Mark::kSequenceParallel, true), dp});
+  candidates.push_back({SetMark(verdict.param, Mark::kSequenceParallel, true, When::kAfterBackward), dp});
+  candidates.push_back({AddRule(verdict.param, Axis::kTp), dp});
+}
+
 std::vector<Candidate> CandidatesFor(const Verdict& verdict) {
   std::vector<Candidate> candidates;
   switch (verdict.mechanism) {
     case Mechanism::kMissingSum:
     case Mechanism::kUnsummedShare:
       MissingSum(verdict, candidates);
+      Both(verdict, candidates);
       break;
     case Mechanism::kDoubleSum:
       DoubleSum(verdict, candidates);
@@ -128,40 +137,6 @@ std::vector<Candidate> CandidatesFor(const Verdict& verdict) {
       break;
   }
   return candidates;
-}
-
-// Parameters whose marks differ between the ranks' models, with the mark that does.
-std::vector<std::pair<std::string, Mark>> DisagreeingMarks(const Scenario& scenario, std::span<const Edit> edits) {
-  const Mesh mesh = *Mesh::Create(scenario.mesh);
-  std::map<std::string, std::vector<Marks>> marks;
-  for (int rank = 0; rank < mesh.world_size(); ++rank) {
-    Effects effects(edits, rank);
-    Model model(EffectiveModel(scenario));
-    for (const auto& effect : effects.all()) effect->OnBuilt(model.params());
-    for (const auto& effect : effects.all()) effect->OnBackwardDone(model.params());
-    for (const Param& param : model.params().all()) marks[param.name].push_back(param.marks);
-  }
-  std::vector<std::pair<std::string, Mark>> disagreeing;
-  for (const auto& [param, ranks] : marks) {
-    const auto differs = [&](bool Marks::*mark) {
-      return std::any_of(ranks.begin(), ranks.end(), [&](const Marks& m) { return m.*mark != ranks[0].*mark; });
-    };
-    if (differs(&Marks::sequence_parallel)) disagreeing.push_back({param, Mark::kSequenceParallel});
-    if (differs(&Marks::average_gradients_across_tp_domain)) {
-      disagreeing.push_back({param, Mark::kAverageGradientsAcrossTpDomain});
-    }
-  }
-  return disagreeing;
-}
-
-// Marks on some ranks are what is cured: the proof is asked about the run in which all ranks have it.
-std::vector<Edit> WithoutRanks(std::span<const Edit> edits) {
-  std::vector<Edit> all;
-  for (const Edit& edit : edits) {
-    const auto* mark = std::get_if<MarkEdit>(&edit.kind);
-    if (!mark || mark->ranks.empty()) all.push_back(edit);
-  }
-  return all;
 }
 
 CureTrial TrialOf(const Candidate& candidate) {
@@ -197,16 +172,18 @@ std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const E
 }
 
 std::optional<CureTrial> ProposeRunCure(const Scenario& scenario, std::span<const Edit> edits) {
-  const auto disagreeing = DisagreeingMarks(scenario, edits);
+  const Mesh mesh = *Mesh::Create(scenario.mesh);
+  const auto disagreeing = DisagreeingMarks(EffectiveModel(scenario), mesh.world_size(), edits);
   if (disagreeing.empty()) return std::nullopt;
   Verdict verdict;
   for (const auto& [param, mark] : disagreeing) verdict.affected.push_back(param);
-  verdict.param = disagreeing[0].first;
-  const std::vector<Edit> others = WithoutRanks(edits);
-  for (bool set : {true, false}) {
-    Candidate candidate;
-    for (const auto& [param, mark] : disagreeing) candidate.push_back(SetMark(param, mark, set));
-    if (Accepts(scenario, others, candidate, verdict)) return TrialOf(candidate);
+  verdict.param = disagreeing.begin()->first;
+  for (When when : {When::kAtBuild, When::kAfterBackward}) {
+    for (bool set : {true, false}) {
+      Candidate candidate;
+      for (const auto& [param, mark] : disagreeing) candidate.push_back(SetMark(param, mark, set, when));
+      if (Accepts(scenario, edits, candidate, verdict)) return TrialOf(candidate);
+    }
   }
   return std::nullopt;
 }

@@ -15,10 +15,13 @@
 namespace sumonce {
 namespace {
 
+// Scaled by the largest entry, so that squares do not overflow.
 double Norm(const Tensor& tensor) {
+  const double largest = MaxAbs(tensor);
+  if (largest == 0 || !std::isfinite(largest)) return largest;
   double sum = 0;
-  for (double value : tensor.values()) sum += value * value;
-  return std::sqrt(sum);
+  for (double value : tensor.values()) sum += (value / largest) * (value / largest);
+  return largest * std::sqrt(sum);
 }
 
 bool Finite(const std::vector<Tensor>& ranks) {
@@ -123,36 +126,38 @@ class ParamDiagnosis {
     return verdict_;
   }
 
-  // Axes of equal sizes give equal factors: of the states that fit, the one whose factor is made of the axes that the
-  // communication log has for this buffer (and of what the class had already).
+  // Axes of equal sizes give equal factors: of the states that fit, the one that the communication log predicts from what
+  // the ranks contributed, through the table of maps.
   State LoggedAfter() const {
+    State predicted = before_.state;
+    for (const ParamRecord::Reduction& reduction : records_[0]->log) {
+      const Group group = inputs_.mesh->GroupOf(AxesOfGroup(reduction.group), reduction.group);
+      if (reduction.divided) predicted = Apply(Scale::SizeOfGroup(group, -1), predicted);
+      predicted = Apply({.map = reduction.map}, group, predicted, -1);
+    }
     for (const State& state : after_.all) {
-      bool logged = true;
-      for (size_t a = 0; a < inputs_.mesh->atomic().size(); ++a) {
-        const int gained = state.scale.exponent(static_cast<int>(a)) - before_.state.scale.exponent(static_cast<int>(a));
-        logged &= gained == 0 || Reduced(static_cast<int>(a));
-      }
-      if (logged) return state;
+      if (!predicted.lost && state.scale == predicted.scale && SameLayouts(state, predicted)) return state;
     }
     return after_.state;
   }
 
-  bool Reduced(int atomic_axis) const {
-    for (const std::string& name : records_[0]->groups) {
-      if (name.empty()) continue;
-      for (Axis axis : AxesOfGroup(name)) {
-        const std::vector<int> atomic = inputs_.mesh->GroupOf(axis).atomic;
-        if (std::find(atomic.begin(), atomic.end(), atomic_axis) != atomic.end()) return true;
-      }
+  bool SameLayouts(const State& a, const State& b) const {
+    for (size_t axis = 0; axis < inputs_.mesh->atomic().size(); ++axis) {
+      if (a[static_cast<int>(axis)].layout != b[static_cast<int>(axis)].layout) return false;
     }
-    return false;
+    return true;
+  }
+
+  std::string TimesTheReference() const {
+    const Scale& scale = after_.state.scale;
+    return scale.IsOne() ? "the reference" : absl::StrCat(scale.Describe(*inputs_.mesh), " times the reference");
   }
 
   void Sentence() {
     switch (verdict_.mechanism) {
       case Mechanism::kMissingSum:
       case Mechanism::kWrongGroup:
-        verdict_.evidence.push_back("the ranks' values add up to the reference");
+        verdict_.evidence.push_back(absl::StrCat("the ranks' values add up to ", TimesTheReference()));
         return;
       case Mechanism::kMixedShards:
         verdict_.evidence.push_back("each rank holds the sum of the ranks' different slices");
@@ -210,7 +215,9 @@ class ParamDiagnosis {
     if (CheckAccumulation()) return verdict_;
     if (CheckLocal()) return verdict_;
     if (CheckUses()) return verdict_;
-    verdict_.evidence.push_back("the contributions are no terms, copies or slices of the reference's gradient");
+    verdict_.evidence.push_back(absl::StrFormat(
+        "the contributions are no terms, copies or slices of the reference's gradient (largest entry %.3g, allowed %.3g)",
+        MaxAbs(reference_->contribution), inputs_.tolerance.For(MaxAbs(reference_->contribution))));
     return Wrong(Mechanism::kUpstream, "");
   }
 

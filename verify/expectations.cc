@@ -15,11 +15,19 @@ bool MeetsMechanism(const Expectation& expectation, const Verdict& verdict) {
          verdict.consequences.end();
 }
 
-bool Meets(const Expectation& expectation, const Verdict& verdict) {
+// The factor by either name: equal sizes of axes give one number two names, of which the proof knows the right one.
+bool MeetsCoefficient(const Expectation& expectation, const Verdict& verdict, const Proof* proof) {
+  if (expectation.coefficient.empty() || expectation.coefficient == verdict.coefficient) return true;
+  return proof && proof->factor && verdict.factor == proof->factor && expectation.coefficient == proof->coefficient;
+}
+
+bool Meets(const Expectation& expectation, const Verdict& verdict, const Proof* proof) {
   if (expectation.outcome != verdict.outcome || !MeetsMechanism(expectation, verdict)) return false;
-  const bool own = expectation.mechanism == verdict.mechanism;
+  const bool own = expectation.mechanism == verdict.mechanism || expectation.mechanism == Mechanism::kNone;
+  // A consequence has no axis, factor or step of its own: naming one for it cannot be met.
+  if (!own && (expectation.axis || !expectation.coefficient.empty() || expectation.step)) return false;
   if (own && expectation.axis && expectation.axis != verdict.axis) return false;
-  if (own && !expectation.coefficient.empty() && expectation.coefficient != verdict.coefficient) return false;
+  if (own && !MeetsCoefficient(expectation, verdict, proof)) return false;
   if (own && expectation.step && *expectation.step != verdict.step) return false;
   return expectation.operation.empty() || GlobMatches(expectation.operation, verdict.operation);
 }
@@ -62,7 +70,8 @@ class Matcher {
     }
     for (const Expectation* expectation : naming) {
       seen_.insert(expectation);
-      if (Meets(*expectation, verdict)) {
+      const auto proof = run_.proof.proofs.find(param);
+      if (Meets(*expectation, verdict, proof == run_.proof.proofs.end() ? nullptr : &proof->second)) {
         matched_.met[param] = expectation;
       } else {
         matched_.failures.push_back(

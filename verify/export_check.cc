@@ -101,7 +101,7 @@ ExportCheck CheckExported(const Scenario& scenario, const RunRecord& record, con
     return check;
   }
   check.status = WriteAndReadBack(scenario, record, folder.path(), overwrite, check.notes);
-  if (!folder.temporary()) check.notes.push_back(absl::StrCat("adapter exported to ", folder.path()));
+  if (!folder.temporary() && check.status.ok()) check.notes.push_back(absl::StrCat("adapter exported to ", folder.path()));
   const Mesh mesh = *Mesh::Create(scenario.mesh);
   Model model(EffectiveModel(scenario));
   for (const Param& param : model.params().all()) {

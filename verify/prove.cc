@@ -70,6 +70,34 @@ Proof ProofOf(const Param& param, const State& before, const State& after, const
   return proof;
 }
 
+// How often the preset multiplies this parameter's gradient by the runtime number 1/num_tokens.
+int TimesPerToken(const FinalizePreset& preset, const FinalizeConfig& config, const Param& param) {
+  int times = 0;
+  for (const FinalizeStep& step : preset.steps) {
+    const FinalizeRule* rule = Claiming(step, param, config);
+    times += rule && rule->times_inverse_tokens;
+  }
+  return times;
+}
+
+// The reference has the number once in per-token mode; missing or repeated it is a factor that no sum explains.
+void JudgeTokens(const Scenario& scenario, int surplus, Proof& proof) {
+  if (surplus == 0 || proof.outcome == Outcome::kNoStatement) return;
+  if (proof.outcome == Outcome::kWrong) {
+    proof.outcome = Outcome::kNoStatement;
+    proof.reason = "1/num_tokens is not applied once, besides another fault";
+    return;
+  }
+  double num_tokens = 0;
+  if (const auto data = MakeData(scenario, 1); data.ok()) {
+    for (const Microbatch& microbatch : *data) num_tokens += microbatch.num_tokens;
+  }
+  proof.outcome = Outcome::kWrong;
+  proof.mechanism = Mechanism::kWrongScale;
+  proof.coefficient = surplus < 0 ? "num_tokens" : "1/num_tokens";
+  proof.factor = surplus < 0 ? num_tokens : 1.0 / num_tokens;
+}
+
 Proof NothingProved(const std::string& param, const std::string& reason) {
   Proof proof;
   proof.param = param;
@@ -106,6 +134,8 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
   FinalizePreset preset = *Finalizers().Find(scenario.finalizer);
   for (const auto& effect : effects.all()) effect->OnPreset(preset);
   const FinalizeConfig finalize = EffectiveFinalizeConfig(scenario);
+  const auto disagreeing = DisagreeingMarks(config, run.mesh->world_size(), edits);
+  const int once = finalize.per_token_loss ? 1 : 0;
   for (const Param& param : run.model->params().all()) {
     if (!param.requires_grad) continue;
     if (!run.refused.empty()) {
@@ -119,10 +149,14 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
       continue;
     }
     for (const auto& effect : effects.all()) effect->OnState(param, state);
+    if (disagreeing.contains(param.name) && !state.lost) {
+      state.lost = {"the ranks do not agree on this parameter's mark", -1};
+    }
     run.before[param.name] = state;
     for (const FinalizeStep& step : preset.steps) state = ApplyFinalizeStep(step, finalize, *run.mesh, param, state);
     run.after[param.name] = state;
     run.proofs[param.name] = ProofOf(param, run.before[param.name], state, run);
+    JudgeTokens(scenario, TimesPerToken(preset, finalize, param) - once, run.proofs[param.name]);
   }
   return run;
 }

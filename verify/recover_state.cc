@@ -31,10 +31,10 @@ std::vector<Scale> Monomials(const Mesh& mesh) {
 }
 
 std::optional<Scale> AsRational(double factor) {
-  for (int64_t denominator = 1; denominator <= 16; ++denominator) {
+  for (int64_t denominator = 1; denominator <= 4096; ++denominator) {
     const double numerator = factor * static_cast<double>(denominator);
     const double nearest = std::round(numerator);
-    if (nearest == 0 || std::fabs(nearest) > 1024 || std::fabs(numerator - nearest) > 1e-9 * std::fabs(nearest)) continue;
+    if (nearest == 0 || std::fabs(nearest) > 65536 || std::fabs(numerator - nearest) > 1e-9 * std::fabs(nearest)) continue;
     return Scale::Rational(static_cast<int64_t>(nearest), denominator);
   }
   return std::nullopt;

@@ -92,22 +92,29 @@ class Runner {
       }
       const SimResult reference = SimulateReference(scenario_, assembled.weights, step, 1, SimOptions());
       SUMONCE_CHECK(reference.status.ok()) << reference.status;
-      JudgeStep(i, reference.record.ranks[0][0]);
+      const Weights moved = Perturbed(assembled.weights, tolerance_.gamma, scenario_.seed);
+      const SimResult neighbour = SimulateReference(scenario_, moved, step, 1, SimOptions());
+      SUMONCE_CHECK(neighbour.status.ok()) << neighbour.status;
+      JudgeStep(i, reference.record.ranks[0][0], neighbour.record.ranks[0][0]);
     }
     const std::vector<std::string> parted = PartedAtTheEnd();
     if (!parted.empty()) Drifted(scenario_.steps + 1, parted);
   }
 
-  void JudgeStep(size_t index, const StepRecord& reference) {
+  // `neighbour`: the reference from weights moved by gamma, which shows how much this model amplifies.
+  void JudgeStep(size_t index, const StepRecord& reference, const StepRecord& neighbour) {
     ComparedStep compared{.step = run_.record.ranks[0][index].step, .reference = &reference};
     for (const RankRecords& rank : run_.record.ranks) {
       compared.ranks.push_back(&rank[index]);
       if (index > 0 && rank[index - 1].step + 1 == rank[index].step) compared.previous.push_back(&rank[index - 1]);
     }
-    const DiagnoseInputs inputs{.scenario = &scenario_, .mesh = &mesh_, .params = &model_.params(),
+    DiagnoseInputs inputs{.scenario = &scenario_, .mesh = &mesh_, .params = &model_.params(),
                                 .sound_scale = run_.proof.sound_scale, .tolerance = tolerance_};
     for (const Param& param : model_.params().all()) {
       if (!param.requires_grad) continue;
+      inputs.tolerance.amplification = RelativeDistance(reference.params.at(param.name).contribution,
+                                                        neighbour.params.at(param.name).contribution);
+      amplification_ = std::max(amplification_, inputs.tolerance.amplification);
       Verdict verdict = DiagnoseParam(inputs, compared, param);
       const auto earlier = run_.numbers.find(param.name);
       // The first wrong step is the verdict; evidence of a later step replaces the absence of it.
@@ -156,7 +163,9 @@ class Runner {
     keeping.keep_tapes = true;
     const SimResult ranks = Simulate(scenario_, edits_, start_, keeping);
     const SimResult reference = SimulateReference(scenario_, start_, 1, 1, keeping);
-    const std::optional<Culprit> culprit = Localize(ranks.tapes, reference.tapes[0], clean_, tolerance_);
+    Tolerance tolerance = tolerance_;
+    tolerance.amplification = amplification_;
+    const std::optional<Culprit> culprit = Localize(ranks.tapes, reference.tapes[0], clean_, tolerance);
     for (Verdict* verdict : upstream) {
       if (!culprit) continue;
       verdict->operation = culprit->operation;
@@ -178,8 +187,11 @@ class Runner {
             verdict.coefficient, ", the proof says ", ToAbsl(Name(proof.outcome)), " ", ToAbsl(Name(proof.mechanism)), " ",
             proof.coefficient, " (", proof.reason, ")"));
       }
-      if (verdict.outcome != Outcome::kNoEvidence) continue;
-      verdict.evidence.push_back("the numbers show nothing; the proof decides");
+      const bool cancels = verdict.outcome == Outcome::kRight && proof.outcome == Outcome::kWrong && Agrees(verdict, proof);
+      if (verdict.outcome != Outcome::kNoEvidence && !cancels) continue;
+      verdict.evidence.push_back(cancels ? "the factor is 1 on this mesh: the numbers cannot show it, the proof decides"
+                                         : "the numbers show nothing; the proof decides");
+      run_.undecided += !cancels;
       verdict.outcome = proof.outcome;
       verdict.mechanism = proof.mechanism;
       verdict.axis = proof.axis;
@@ -199,6 +211,7 @@ class Runner {
   Weights start_;
   ProofRun clean_;
   Tolerance tolerance_;
+  double amplification_ = 0;  // the largest of any parameter so far
   RunOnce run_;
 };
 
@@ -210,7 +223,9 @@ RunOnce RunScenarioOnce(const Scenario& scenario, std::span<const Edit> edits, c
 
 bool Agrees(const Verdict& numbers, const Proof& proof) {
   if (numbers.outcome == Outcome::kNoEvidence) return true;
+  if (numbers.mechanism == Mechanism::kNotFinite) return true;  // overflow is a matter of numbers alone
   if (proof.outcome == Outcome::kNoStatement) return numbers.outcome == Outcome::kWrong;
+  if (numbers.outcome == Outcome::kRight && proof.factor == 1.0) return true;  // sizes that cancel on this mesh
   if (numbers.outcome != proof.outcome) return false;
   if (numbers.outcome == Outcome::kRight) return true;
   // Axes of equal sizes: the same factor may carry another name.

@@ -25,6 +25,7 @@ struct RunOnce {
   RunRecord record;
   RunRecord trajectory;                     // the unsharded trajectory from the start weights, all steps
   double height = 0;                        // of the tolerance
+  int undecided = 0;                        // parameters whose numbers are zero everywhere: the proof decided
   bool drifted = false;
   int drift_step = 0;                       // before which replicas part
 };

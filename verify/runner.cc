@@ -40,18 +40,41 @@ class ScenarioRun {
 
   std::vector<ScenarioResult> Run() {
     std::vector<ScenarioResult> results;
+    if (const std::string reason = NothingToFind(); !reason.empty()) {
+      ScenarioResult skipped;
+      skipped.name = scenario_.name;
+      skipped.file = scenario_.file;
+      skipped.mesh = scenario_.mesh;
+      skipped.scenario = &scenario_;
+      skipped.outcome = RunOutcome::kSkip;
+      skipped.skip_reason = reason;
+      return {skipped};
+    }
     results.push_back(Judge(scenario_.name, scenario_.defects, scenario_.expectations));
     if (scenario_.harmless) return results;
     if (scenario_.defects.empty() && scenario_.cures.empty()) return results;
     const std::string broken = gradients_;
+    const bool found = !results[0].findings.empty();
     results.push_back(Judge(scenario_.name + "@cured", CuredEdits(), {}));
-    if (!broken.empty() && broken == gradients_) {
-      Fail(results.back(), "the cured run has the same gradients as the broken one: the control proves nothing");
+    if (!found || (!broken.empty() && broken == gradients_)) {
+      Fail(results.back(), "the broken run shows no fault, or has the cured one's gradients: the control proves nothing (an edit "
+                           "that must do no harm is declared with harmless: true)");
     }
     return results;
   }
 
  private:
+  // A scenario whose fault is a sum over an axis has nothing to show where that axis has one rank.
+  std::string NothingToFind() const {
+    const Mesh mesh = *Mesh::Create(scenario_.mesh);
+    for (const Expectation& expectation : scenario_.expectations) {
+      if (!expectation.axis || mesh.size(*expectation.axis) > 1) continue;
+      const std::string axis(Name(*expectation.axis));
+      return absl::StrCat(axis, " is 1: there is nothing to sum over it, and ", Describe(expectation), " cannot be found");
+    }
+    return "";
+  }
+
   std::vector<Edit> CuredEdits() const {
     if (scenario_.cures.empty()) return {};
     std::vector<Edit> edits = scenario_.defects;
@@ -172,6 +195,9 @@ class ScenarioRun {
       const Location& at = edit.location;
       result.notes.push_back(absl::StrCat(at.file, ":", at.line, ":", at.column, ": note: ", Describe(edit)));
     }
+    if (run.undecided > 0) {
+      result.notes.push_back(absl::StrCat(run.undecided, " parameters: every rank's gradient is zero; the proof alone decides"));
+    }
     if (run.height > 0) {
       result.notes.push_back(absl::StrCat("tolerance: ", static_cast<int64_t>(run.height),
                                           " roundings on the longest chain of the reduction tree"));
@@ -215,46 +241,86 @@ class ScenarioRun {
   std::string gradients_;
 };
 
-ScenarioResult ProofResult(const Scenario& scenario, const std::string& name, std::span<const Edit> edits,
-                           bool must_be_right) {
-  const Clock::time_point start = Clock::now();
-  ScenarioResult result;
-  result.name = name;
-  result.file = scenario.file;
-  result.mesh = scenario.mesh;
-  result.scenario = &scenario;
-  const ProofRun run = Prove(scenario, edits);
-  result.conditions = run.conditions;
-  for (const auto& [param, proof] : run.proofs) {
-    if (proof.outcome == Outcome::kRight) {
-      ++result.params_right;
-      continue;
-    }
-    Finding finding{.verdict = {}, .proof = proof, .cure = {}};
-    finding.verdict.param = param;
-    finding.verdict.outcome = proof.outcome;
-    finding.verdict.mechanism = proof.mechanism;
-    finding.verdict.axis = proof.axis;
-    finding.verdict.coefficient = proof.coefficient;
-    finding.verdict.grad_class = proof.grad_class;
-    finding.verdict.action = proof.action;
-    finding.verdict.operation = proof.operation;
-    finding.verdict.evidence = ExplainClass(run, param);
-    if (!proof.reason.empty()) finding.verdict.evidence.push_back(proof.reason);
-    for (const Expectation& expectation : scenario.expectations) {
-      if (!must_be_right && expectation.param.empty() == false && GlobMatches(expectation.param, param)) {
+Verdict VerdictOf(const ProofRun& run, const Proof& proof) {
+  Verdict verdict;
+  verdict.param = proof.param;
+  verdict.outcome = proof.outcome;
+  verdict.mechanism = proof.mechanism;
+  verdict.axis = proof.axis;
+  verdict.coefficient = proof.coefficient;
+  verdict.factor = proof.factor;
+  verdict.grad_class = proof.grad_class;
+  verdict.action = proof.action;
+  verdict.operation = proof.operation;
+  verdict.evidence = ExplainClass(run, proof.param);
+  if (!proof.reason.empty()) verdict.evidence.push_back(proof.reason);
+  return verdict;
+}
+
+// What only numbers can show (a lost term, a drifted copy, a step) the proof cannot meet or miss: where it makes no statement,
+// or the expectation is of a consequence, a fault that was expected is not contradicted.
+bool ProofMeets(const Expectation& expectation, const Proof& proof) {
+  if (proof.outcome == Outcome::kNoStatement) return true;
+  if (proof.outcome != expectation.outcome) return false;
+  const bool consequence = expectation.mechanism == Mechanism::kReplicaDrift ||
+                           expectation.mechanism == Mechanism::kExportDiffers ||
+                           expectation.mechanism == Mechanism::kNormMiscount;
+  if (consequence || expectation.mechanism == Mechanism::kNone) return true;
+  return expectation.mechanism == proof.mechanism && (!expectation.axis || expectation.axis == proof.axis) &&
+         (expectation.coefficient.empty() || expectation.coefficient == proof.coefficient);
+}
+
+class ProofJudge {
+ public:
+  ProofJudge(const Scenario& scenario, std::span<const Expectation> expectations)
+      : scenario_(scenario), expectations_(expectations) {}
+
+  ScenarioResult Judge(const std::string& name, std::span<const Edit> edits) {
+    const Clock::time_point start = Clock::now();
+    ScenarioResult result;
+    result.name = name;
+    result.file = scenario_.file;
+    result.mesh = scenario_.mesh;
+    result.scenario = &scenario_;
+    const ProofRun run = Prove(scenario_, edits);
+    result.conditions = run.conditions;
+    for (const auto& [param, proof] : run.proofs) Add(run, proof, result);
+    result.elapsed_us = MicrosecondsSince(start);
+    return result;
+  }
+
+ private:
+  void Add(const ProofRun& run, const Proof& proof, ScenarioResult& result) {
+    Finding finding{.verdict = VerdictOf(run, proof), .proof = proof, .cure = {}};
+    bool expected = false;
+    for (const Expectation& expectation : expectations_) {
+      // Of the run itself: it does not end, and nothing is proved.
+      const bool names = expectation.param.empty() ? !run.refused.empty() || proof.outcome == Outcome::kNoStatement
+                                                   : GlobMatches(expectation.param, proof.param);
+      if (!names) continue;
+      expected = true;
+      if (ProofMeets(expectation, proof)) {
         finding.expectation = &expectation;
+      } else {
+        Fail(result, absl::StrCat(proof.param, ": expected ", Describe(expectation), ", proved ", Describe(finding.verdict)));
       }
     }
-    if (must_be_right) {
-      result.outcome = RunOutcome::kFail;
-      result.failures.push_back(absl::StrCat(param, ": not proved right: ", Describe(finding.verdict)));
+    if (proof.outcome == Outcome::kRight) {
+      ++result.params_right;
+      return;
     }
+    if (!expected) Fail(result, absl::StrCat(proof.param, ": not proved right: ", Describe(finding.verdict)));
     result.findings.push_back(std::move(finding));
   }
-  result.elapsed_us = MicrosecondsSince(start);
-  return result;
-}
+
+  static void Fail(ScenarioResult& result, std::string why) {
+    result.outcome = RunOutcome::kFail;
+    result.failures.push_back(std::move(why));
+  }
+
+  const Scenario& scenario_;
+  std::span<const Expectation> expectations_;
+};
 
 }  // namespace
 
@@ -264,15 +330,14 @@ std::vector<ScenarioResult> RunScenario(const Scenario& scenario, const RunnerOp
 
 std::vector<ScenarioResult> ProveScenario(const Scenario& scenario) {
   std::vector<ScenarioResult> results;
-  const bool clean = scenario.harmless || (scenario.defects.empty() && scenario.expectations.empty());
-  results.push_back(ProofResult(scenario, scenario.name, scenario.defects, clean));
+  results.push_back(ProofJudge(scenario, scenario.expectations).Judge(scenario.name, scenario.defects));
   if (scenario.harmless || (scenario.defects.empty() && scenario.cures.empty())) return results;
   std::vector<Edit> cured;
   if (!scenario.cures.empty()) {
     cured = scenario.defects;
     cured.insert(cured.end(), scenario.cures.begin(), scenario.cures.end());
   }
-  results.push_back(ProofResult(scenario, scenario.name + "@cured", cured, true));
+  results.push_back(ProofJudge(scenario, {}).Judge(scenario.name + "@cured", cured));
   return results;
 }
 

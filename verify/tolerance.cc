@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/random.h"
+
 namespace sumonce {
 namespace {
 
@@ -38,6 +40,22 @@ Tolerance DeriveTolerance(const Tape& tape, int microbatches, int world_size, bo
   const double hu = tolerance.height * kUnit;
   tolerance.gamma = exact ? 0.0 : hu / (1 - hu);
   return tolerance;
+}
+
+std::map<std::string, Tensor> Perturbed(const std::map<std::string, Tensor>& weights, double gamma, uint64_t seed) {
+  std::map<std::string, Tensor> perturbed;
+  for (const auto& [name, weight] : weights) {
+    const RandomStream stream(seed, "perturbation." + name);
+    Tensor moved = weight.Clone();
+    for (int64_t i = 0; i < moved.count(); ++i) moved.data()[i] *= 1 + gamma * (2 * stream.Uniform(i) - 1);
+    perturbed[name] = moved;
+  }
+  return perturbed;
+}
+
+double RelativeDistance(const Tensor& a, const Tensor& b) {
+  const double largest = MaxAbs(a);
+  return largest > 0 ? Compare(a, b, 0).diff_abs_max / largest : 0.0;
 }
 
 Comparison Compare(const Tensor& a, const Tensor& b, double allowed) {

@@ -7,16 +7,30 @@
 // number of terms that each adds up: the longest chain of roundings that can stand between an input and it.
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "spmd/numeric_tape.h"
 
 namespace sumonce {
 
+//
+// That alone would hold for sums; norms, softmax and the delta rule amplify what reaches them. By how much is measured, on the
+// reference: its start weights are moved, entry by entry, by up to gamma, and how far its gradient moves (relative to its largest
+// entry) is added to gamma. An ill-conditioned model gets a wide bound, and the report prints it.
 struct Tolerance {
-  double height = 0;     // roundings on the longest chain
-  double gamma = 0;      // gamma_height; 0 in exact mode
+  double height = 0;         // roundings on the longest chain
+  double gamma = 0;          // gamma_height; 0 in exact mode
+  double amplification = 0;  // of one tensor: how far it moves, relatively, when weights move by gamma
   // Allowed absolute difference for values whose terms have this magnitude.
-  double For(double magnitude) const { return gamma * magnitude; }
+  double For(double magnitude) const { return (gamma + amplification) * magnitude; }
 };
+
+// The same weights, each entry moved by up to gamma, keyed by (seed, name, index).
+std::map<std::string, Tensor> Perturbed(const std::map<std::string, Tensor>& weights, double gamma, uint64_t seed);
+
+// How far b is from a, relative to a's largest entry; 0 for a zero tensor.
+double RelativeDistance(const Tensor& a, const Tensor& b);
 
 // Height of the tree of one microbatch's tape (whole extents: the abstract tape's or the reference's), times what
 // microbatches and the mesh add.

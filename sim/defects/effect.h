@@ -2,6 +2,7 @@
 // and the prover, makes its own effects. Where an edit cannot be said in states, the prover's state is lost with a reason.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,6 +41,9 @@ std::unique_ptr<Effect> MakeEffect(const StaleEdit& edit, int rank);
 std::unique_ptr<Effect> MakeEffect(const PermuteEdit& edit, int rank);
 std::unique_ptr<Effect> MakeEffect(const ScaleEdit& edit, int rank);
 std::unique_ptr<Effect> MakeEffect(const RegionMarksEdit& edit, int rank);
+
+// Parameters on whose marks the ranks do not agree once all edits have acted, with the mark.
+std::map<std::string, Mark> DisagreeingMarks(const ModelConfig& model, int world_size, std::span<const Edit> edits);
 
 // All edits of a run on one rank.
 class Effects {

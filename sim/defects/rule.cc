@@ -22,37 +22,64 @@ class RuleEffect : public Effect {
 
   void OnPreset(FinalizePreset& preset) override {
     for (size_t i = 0; i < preset.steps.size(); ++i) {
-      std::vector<FinalizeRule>& rules = preset.steps[i].rules;
-      const auto found = std::find_if(rules.begin(), rules.end(), [&](const auto& rule) { return rule.name == edit_.rule; });
-      if (found == rules.end()) continue;
-      Change(preset, i, static_cast<size_t>(found - rules.begin()));
+      FinalizeStep& step = preset.steps[i];
+      const auto named = [&](const FinalizeRule& rule) { return rule.name == edit_.rule; };
+      if (std::none_of(step.rules.begin(), step.rules.end(), named)) continue;
+      if (edit_.how == RuleEdit::How::kRepeat) {
+        Repeat(preset, i);
+      } else {
+        Change(step);
+      }
       return;
     }
   }
 
  private:
-  void Change(FinalizePreset& preset, size_t step, size_t position) {
-    std::vector<FinalizeRule>& rules = preset.steps[step].rules;
-    FinalizeRule changed = Restrict(rules[position], edit_.param, true);
-    if (edit_.how == RuleEdit::How::kRepeat) {
-      changed.divide_by_group = false;
-      changed.name += " again";
-      preset.steps.insert(preset.steps.begin() + step + 1, {.name = preset.steps[step].name + "_again", .rules = {changed}});
-      return;
+  // The rule's work on these parameters once more, in a step of its own behind the first.
+  void Repeat(FinalizePreset& preset, size_t step) {
+    FinalizeStep again{.name = preset.steps[step].name + "_again", .rules = {}};
+    for (const FinalizeRule& rule : preset.steps[step].rules) {
+      if (rule.name != edit_.rule) continue;
+      again.rules.push_back(Restrict(rule, edit_.param, true));
+      again.rules.back().divide_by_group = false;
+      again.rules.back().name += " again";
     }
-    rules[position] = Restrict(rules[position], edit_.param, false);
-    if (edit_.how == RuleEdit::How::kAverage) changed.map = Map::kAvg;
-    if (edit_.how == RuleEdit::How::kOtherGroup) {
-      changed.group = edit_.group;
-      changed.axes = AxesOfGroup(edit_.group);
+    preset.steps.insert(preset.steps.begin() + step + 1, std::move(again));
+  }
+
+  // Every rule of this name (earlier edits may have split it) is split into these parameters' and the others'.
+  void Change(FinalizeStep& step) {
+    std::vector<FinalizeRule> rules;
+    for (const FinalizeRule& rule : step.rules) {
+      if (rule.name == edit_.rule) {
+        rules.push_back(Changed(Restrict(rule, edit_.param, true)));
+        rules.push_back(Restrict(rule, edit_.param, false));
+      } else {
+        rules.push_back(rule);
+      }
     }
-    // A dropped rule still wins the parameter (no later rule of the step takes its place), and does nothing.
-    if (edit_.how == RuleEdit::How::kDrop) {
-      changed.map = Map::kIdentity;
-      changed.divide_by_group = false;
-      changed.times_inverse_tokens = false;
+    step.rules = std::move(rules);
+  }
+
+  FinalizeRule Changed(FinalizeRule rule) const {
+    switch (edit_.how) {
+      case RuleEdit::How::kAverage:
+        rule.map = Map::kAvg;
+        break;
+      case RuleEdit::How::kOtherGroup:
+        rule.group = edit_.group;
+        rule.axes = AxesOfGroup(edit_.group);
+        break;
+      case RuleEdit::How::kDrop:
+        // It still wins the parameter (no later rule of the step takes its place), and does nothing.
+        rule.map = Map::kIdentity;
+        rule.divide_by_group = false;
+        rule.times_inverse_tokens = false;
+        break;
+      case RuleEdit::How::kRepeat:
+        break;
     }
-    rules.insert(rules.begin() + position, changed);
+    return rule;
   }
 
   RuleEdit edit_;
