@@ -8,7 +8,6 @@
 #include <filesystem>
 
 #include "CLI/Version.hpp"
-#include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
 #include "report/text_table.h"
 #include "report/version.h"
@@ -44,14 +43,6 @@ std::string Protobuf() {
                       ".", GOOGLE_PROTOBUF_VERSION % 1000);
 }
 
-std::string Abseil() {
-#ifdef ABSL_LTS_RELEASE_VERSION
-  return absl::StrCat("LTS ", ABSL_LTS_RELEASE_VERSION, ".", ABSL_LTS_RELEASE_PATCH_LEVEL);
-#else
-  return "not a release";
-#endif
-}
-
 std::string Boost() {
   return absl::StrCat(BOOST_VERSION / 100000, ".", BOOST_VERSION / 100 % 1000, ".",
                       BOOST_VERSION % 100);
@@ -61,7 +52,7 @@ std::string Boost() {
 
 std::vector<LibraryVersion> LibraryVersions() {
   return {{"protobuf", Protobuf(), Loaded("libprotobuf.")},
-          {"abseil", Abseil(), Loaded("libabsl_status.")},
+          {"abseil", SUMONCE_ABSEIL_VERSION, Loaded("libabsl_status.")},
           {"boost.context", Boost(), Loaded("libboost_context.")},
           {"sleef", SUMONCE_SLEEF_VERSION, Loaded("libsleef.")},
           {"CLI11", CLI11_VERSION, "inside the program"},
@@ -69,12 +60,7 @@ std::vector<LibraryVersion> LibraryVersions() {
 }
 
 std::string CompilerText() {
-#ifdef __clang__
-  const std::string compiler = absl::StrCat("clang++ ", __clang_version__);
-#else
-  const std::string compiler = absl::StrCat("g++ ", __VERSION__);
-#endif
-  return absl::StrCat(compiler, ", C++", __cplusplus / 100 % 100, ", ", SUMONCE_BUILD_TYPE);
+  return absl::StrCat(SUMONCE_COMPILER, ", C++", __cplusplus / 100 % 100, ", ", SUMONCE_BUILD_TYPE);
 }
 
 std::string VersionText() {

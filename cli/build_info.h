@@ -15,7 +15,7 @@ struct LibraryVersion {
 
 std::vector<LibraryVersion> LibraryVersions();
 
-// "g++ 12.2.0, C++20, x86_64"
+// "GNU 12.2.0, C++20, Release"
 std::string CompilerText();
 
 // "sumonce 0.1.0", the compiler, and a line per library.

@@ -196,13 +196,13 @@ TEST_F(CommandLine, ListShowsNameAndFirstComment) {
 
 TEST_F(CommandLine, UnknownWordsAreUsageErrorsWithSuggestions) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"rnu"}, "unknown verb 'rnu'; did you mean 'run'?"},
+      {{"runn"}, "unknown verb 'runn'; did you mean 'run'?"},
       {{"--versoin"}, "unknown flag '--versoin'; did you mean '--version'?"},
       {{"run", "--fliter", "x"}, "unknown flag '--fliter'; did you mean '--filter'?"},
       {{"run", "--fliter=x"}, "unknown flag '--fliter'; did you mean '--filter'?"},
       {{"run", "--executor", "fibres"}, "did you mean 'fibers'?"},
       {{"run", "--comm", "in_proces"}, "did you mean 'in_process'?"},
-      {{"run", "--format", "jsno"}, "did you mean 'json'?"},
+      {{"run", "--format", "jsom"}, "did you mean 'json'?"},
       {{"run", "--color", "allways"}, "did you mean 'always'?"},
       {{"run", "--tp", "2,x"}, "'2,x': expected sizes from 1, like 4 or 2,4,8"},
       {{"run", "--tp", "0"}, "'0': expected sizes from 1"},

@@ -22,7 +22,7 @@ const std::vector<Verb>& Verbs() {
        DeclareValidate},
       {"doctor",
        "Versions, and which transports can run here",
-       {"doctor", "doctor 2>&1 | head"},
+       {"doctor", "--version"},
        DeclareDoctor},
   };
   return verbs;

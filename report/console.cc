@@ -31,7 +31,7 @@ class ConsoleReporter : public Reporter {
  private:
   void WriteExpected(const FindingGroup& group);
   void WriteBlock(const FindingGroup& group);
-  void WriteCure(const Finding& finding, const char* indent);
+  void WriteCure(const FindingGroup& group, const char* indent);
 
   std::ostream& out_;
   Paint paint_;
@@ -39,14 +39,18 @@ class ConsoleReporter : public Reporter {
 
 void ConsoleReporter::OnResult(const ScenarioResult& result) {
   out_ << HeadLine(result, paint_);
-  for (const std::string& failure : result.failures) out_ << "  " << failure << '\n';
+  out_ << FailureLines(result);
   const bool failed = result.outcome == RunOutcome::kFail;
   for (const FindingGroup& group : GroupFindings(result.findings)) {
     const bool unexpected = group.first->expectation == nullptr;
     failed&& unexpected ? WriteBlock(group) : WriteExpected(group);
   }
   for (const RankTable& table : result.tables) out_ << RankTableText(table, 2);
-  for (const std::string& note : PlainNotes(result)) out_ << "  " << note << '\n';
+  // Figures belong to a failure, or to a scenario that is a report; elsewhere they would bury the
+  // verdicts.
+  if (failed || !result.tables.empty()) {
+    for (const std::string& note : PlainNotes(result)) out_ << "  " << note << '\n';
+  }
   if (failed) out_ << FailureFooter(result);
   out_ << std::flush;
 }
@@ -59,10 +63,14 @@ void ConsoleReporter::WriteExpected(const FindingGroup& group) {
   if (!steps.empty()) out_ << ", " << steps;
   if (!verdict.consequences.empty()) out_ << ", " << ConsequencesText(verdict);
   if (group.first->expectation != nullptr) out_ << " (expected)";
+  if (!verdict.affected.empty()) out_ << "; below it " << verdict.affected.size() << " parameters";
   if (verdict.outcome == Outcome::kNoEvidence && group.first->proof)
     out_ << "; proof: " << ProofText(*group.first->proof);
   out_ << '\n';
-  WriteCure(*group.first, "    ");
+  // Who waits for whom, or which calls did not match: a run that ended has no parameter to look at.
+  if (verdict.param.empty() && !verdict.evidence.empty())
+    out_ << "    " << verdict.evidence.front() << '\n';
+  WriteCure(group, "    ");
 }
 
 void ConsoleReporter::WriteBlock(const FindingGroup& group) {
@@ -79,12 +87,14 @@ void ConsoleReporter::WriteBlock(const FindingGroup& group) {
   const std::vector<std::string> names = ParamNames(group);
   const std::vector<std::string> others(names.begin() + 1, names.end());
   if (!others.empty()) out_ << "    the same: " << ListText(others, kMaxParamsInBlock) << '\n';
-  WriteCure(finding, "  ");
+  WriteCure(group, "  ");
 }
 
-void ConsoleReporter::WriteCure(const Finding& finding, const char* indent) {
-  if (!finding.cure) return;
-  out_ << indent << "cure: " << finding.cure->text << " (" << TrialText(*finding.cure) << ")\n";
+void ConsoleReporter::WriteCure(const FindingGroup& group, const char* indent) {
+  if (group.cures.empty()) return;
+  out_ << indent << "cure: " << group.cures.front();
+  if (group.cures.size() > 1) out_ << ", and " << group.cures.size() - 1 << " more like it";
+  out_ << " (" << TrialText(*group.first->cure) << ")\n";
 }
 
 }  // namespace

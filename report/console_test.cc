@@ -94,6 +94,8 @@ TEST(Console, ParametersThatSayTheSameAreOneEntry) {
   const std::string text = ConsoleText({result});
   EXPECT_THAT(text, HasSubstr("  a, b and 1 more  MISSING_SUM over tp"));
   EXPECT_THAT(text,
+              HasSubstr("cure: set sequence_parallel=true on a, and 2 more like it (cure tried"));
+  EXPECT_THAT(text,
               HasSubstr(testing::kGamma + "  DOUBLE_SUM over tp, coefficient tp (expected)\n"));
 }
 
@@ -121,12 +123,37 @@ sumonce: 1 passed, 0 failed, 0 skipped
 }
 
 // The runner notes each edit with its place; the footer says it, and only when something failed.
-TEST(Console, NotesAreShownButNotThePlacesOfEdits) {
-  const ScenarioResult result{.name = "a/b",
-                              .notes = {"f:1:2: note: clear a mark", "tolerance: 12 roundings"}};
+// Figures are shown with a failure or a table.
+TEST(Console, NotesAreShownWhereTheyMatterAndNotThePlacesOfEdits) {
+  ScenarioResult result{.name = "a/b",
+                        .notes = {"f:1:2: note: clear a mark", "tolerance: 12 roundings"}};
+  EXPECT_THAT(ConsoleText({result}), Not(HasSubstr("tolerance")));
+  result.outcome = RunOutcome::kFail;
   EXPECT_EQ(ConsoleText({result}),
-            "PASS  a/b  tp=1  0 us\n  tolerance: 12 roundings\n"
-            "sumonce: 1 passed, 0 failed, 0 skipped\n");
+            "FAIL  a/b  tp=1  0 us\n  tolerance: 12 roundings\n"
+            "sumonce: 0 passed, 1 failed, 0 skipped\n");
+  result.outcome = RunOutcome::kPass;
+  result.tables = {LoraTable()};
+  EXPECT_THAT(ConsoleText({result}), HasSubstr("  tolerance: 12 roundings\n"));
+}
+
+// Who waits for whom is what a deadlock has to say, expected or not.
+TEST(Console, ExpectedDeadlockSaysWhoWaitsForWhom) {
+  const Expectation expectation;
+  ScenarioResult result{.name = "hang/a"};
+  Finding finding{.verdict = {.outcome = Outcome::kWrong,
+                              .mechanism = Mechanism::kDeadlock,
+                              .evidence = {"rank 0 waits in AllReduce for rank 1"}}};
+  finding.expectation = &expectation;
+  result.findings = {finding};
+  EXPECT_THAT(ConsoleText({result}), HasSubstr("  the run itself  DEADLOCK (expected)\n"
+                                               "    rank 0 waits in AllReduce for rank 1\n"));
+}
+
+TEST(Console, ManyFailuresAreCutShort) {
+  ScenarioResult result{.name = "a/b", .outcome = RunOutcome::kFail};
+  result.failures.assign(11, "wrong");
+  EXPECT_THAT(ConsoleText({result}), HasSubstr("  wrong\n  and 3 more like these"));
 }
 
 TEST(Console, SkipSaysWhy) {
@@ -160,13 +187,13 @@ TEST(ProofConsole, TableHoldsForEverySize) {
   ScenarioResult result = LoraResult(scenario, RunOutcome::kPass);
   result.elapsed_us = 480;
   result.findings[0].expectation = &scenario.expectations[0];
-  result.conditions = {"tp divides 8 heads"};
+  result.conditions = {"tp divides k", "tp divides s"};
   EXPECT_EQ(ConsoleText({result}, {.proof_only = true}),
             R"(PASS  lora/row_flag_missing  tp=4  480 us
   parameter                                           outcome  mechanism    axis  coefficient     class    action  before the finalizer  after it
   decoder.layers.3.self_attention.linear_proj.lora_B  WRONG    MISSING_SUM  tp    none: per rank  partial  none    tp: P                 tp: P     expected
   11 parameters RIGHT, for every size of the axes
-  holds when: tp divides 8 heads
+  holds when tp divides k, tp divides s
 sumonce: 1 passed, 0 failed, 0 skipped
 )");
 }

@@ -1,11 +1,15 @@
 #include "report/console_text.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "report/describe.h"
 
 namespace sumonce {
 namespace {
+
+constexpr size_t kMaxFailures = 8;
 
 // The places of the edits, as compilers print a note.
 std::string Notes(const std::vector<Edit>& edits, const char* what) {
@@ -44,6 +48,16 @@ std::string HeadLine(const ScenarioResult& result, const Paint& paint) {
     return absl::StrCat(outcome, "  ", result.name, "  ", result.skip_reason, "\n");
   return absl::StrCat(outcome, "  ", result.name, "  ", MeshText(result.mesh), "  ",
                       ElapsedText(result.elapsed_us), "\n");
+}
+
+std::string FailureLines(const ScenarioResult& result) {
+  std::string text;
+  const size_t shown = std::min(result.failures.size(), kMaxFailures);
+  for (size_t i = 0; i < shown; ++i) absl::StrAppend(&text, "  ", result.failures[i], "\n");
+  const size_t left = result.failures.size() - shown;
+  if (left > 0)
+    absl::StrAppend(&text, "  and ", left, " more like these (--format json has all)\n");
+  return text;
 }
 
 std::vector<std::string> ParamNames(const FindingGroup& group) {

@@ -34,6 +34,7 @@ std::vector<FindingGroup> GroupFindings(std::span<const Finding> findings) {
     FindingGroup& group = groups[entry->second];
     AddOnce(finding.verdict.param, group.params);
     AddOnce(finding.verdict.step, group.steps);
+    if (finding.cure) AddOnce(finding.cure->text, group.cures);
   }
   for (FindingGroup& group : groups) std::sort(group.steps.begin(), group.steps.end());
   return groups;

@@ -14,6 +14,7 @@ struct FindingGroup {
   const Finding* first = nullptr;   // into the grouped findings
   std::vector<std::string> params;  // each once, in the order of the findings; "" is the run itself
   std::vector<int> steps;           // ascending, each once
+  std::vector<std::string> cures;   // their texts, each once
 };
 
 // Groups by verdict (outcome, mechanism, axis, coefficient, class, action, operation,

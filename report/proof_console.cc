@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "report/console_text.h"
 #include "report/describe.h"
@@ -62,13 +63,15 @@ class ProofConsoleReporter : public Reporter {
   void Begin(int) override {}
   void OnResult(const ScenarioResult& result) override {
     out_ << HeadLine(result, paint_);
-    for (const std::string& failure : result.failures) out_ << "  " << failure << '\n';
+    out_ << FailureLines(result);
     WriteTable(result);
     WriteRefusals(result);
     if (result.params_right > 0)
-      out_ << "  " << result.params_right << " parameters RIGHT, for every size of the axes\n";
-    for (const std::string& condition : result.conditions)
-      out_ << "  holds when: " << condition << '\n';
+      out_ << "  " << result.params_right
+           << (result.params_right == 1 ? " parameter" : " parameters")
+           << " RIGHT, for every size of the axes\n";
+    if (!result.conditions.empty())
+      out_ << "  holds when " << absl::StrJoin(result.conditions, ", ") << '\n';
     if (result.outcome == RunOutcome::kFail) out_ << FailureFooter(result);
     out_ << std::flush;
   }

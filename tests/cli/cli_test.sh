@@ -117,7 +117,7 @@ bad_input() {
   says err typos "typos.textproto:1:"
   says err typos "did you mean"
   expect 4 "missing file" "$sumonce" run "$work/gone.textproto"
-  expect 4 "unknown verb" "$sumonce" prvoe
+  expect 4 "unknown verb" "$sumonce" provee
   says err "unknown verb" "did you mean 'prove'?"
 }
 
