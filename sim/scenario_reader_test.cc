@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 
@@ -129,6 +130,11 @@ struct Broken {
   const char* to;
   const char* mistake;  // the only one
 };
+
+// For the names of ctest's entries: the change, in letters.
+void PrintTo(const Broken& broken, std::ostream* out) {
+  for (const char* c = broken.to; *c != 0; ++c) *out << (std::isalnum(*c) ? *c : '_');
+}
 
 class BrokenFile : public ScenarioReaderTest, public ::testing::WithParamInterface<Broken> {};
 
