@@ -1,0 +1,63 @@
+#include "layers/mlp/mlp.h"
+
+#include "gmock/gmock.h"
+#include "layers/testing/fused.h"
+
+namespace sumonce::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+LayerCase WithConfig(const MlpConfig& config, const Tensor& x, const Tensor& up) {
+  LayerCase setup = {.x = x, .up = up};
+  setup.build = [config](const Builder& builder) {
+    auto mlp = std::make_shared<Mlp>(builder.Child("mlp"), config);
+    return [mlp](Tape& tape, Value value) { return mlp->Forward(tape, value); };
+  };
+  return setup;
+}
+
+LoraConfig Lora(int64_t r) {
+  return {.enabled = true, .r = r, .targets = {"linear_fc1", "linear_fc2"}};
+}
+
+LayerCase RandomMlp(MlpActivation activation) {
+  const Dims dims = {Plain(Dim::kSequence, 8), Plain(Dim::kBatch, 2), Plain(Dim::kHidden, 6)};
+  MlpConfig config = {.hidden = 6, .ffn = 12, .activation = activation};
+  LayerCase setup = WithConfig(config, Random("x", dims), Random("up", dims));
+  setup.config.lora = Lora(3);
+  setup.config.train_base = true;
+  return setup;
+}
+
+TEST(Mlp, MatchesGoldenWithAdaptersOnAllThreeProjections) {
+  const Golden golden("swiglu_mlp_lora");
+  const MlpConfig config = {.hidden = 12, .ffn = 20, .layer_norm = false};
+  LayerCase setup = WithConfig(config, Activation(golden, "in.x", Dim::kHidden),
+                               Activation(golden, "up.out.y", Dim::kHidden));
+  const Correspondence names = MlpNames(config, "mlp.", "param.");
+  setup.config.lora = Lora(FusedRank(golden, names));
+  setup.config.train_base = true;
+  setup.weights = LoadWeights(golden, names);
+  ExpectMatchesGolden(golden, names, RunLayer(setup));
+  // [gate; up] of the rank's own features on each rank.
+  ExpectMatchesGolden(golden, names, RunLayer(setup, {.tp = 2}));
+}
+
+TEST(Mlp, ShardsReproduceTheUnsharded) {
+  const std::vector<std::string> own_tokens = {"mlp.linear_fc1.layer_norm_weight",
+                                               "mlp.linear_fc1.lora_A", "mlp.linear_fc2.lora_B"};
+  for (const auto activation : {MlpActivation::kSwiglu, MlpActivation::kLinear}) {
+    ExpectReproducesUnsharded(RandomMlp(activation), /*sequence_parallel=*/true, own_tokens);
+    ExpectReproducesUnsharded(RandomMlp(activation), /*sequence_parallel=*/false, {});
+  }
+}
+
+TEST(Mlp, RefusesAnotherWidth) {
+  LayerCase setup = RandomMlp(MlpActivation::kSwiglu);
+  setup.build = WithConfig({.hidden = 7, .ffn = 12, .layer_norm = false}, setup.x, setup.up).build;
+  EXPECT_THAT(std::string(RunLayer(setup).status.message()), HasSubstr("mlp.linear_fc1/Linear#0"));
+}
+
+}  // namespace
+}  // namespace sumonce::testing
