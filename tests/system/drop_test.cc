@@ -45,8 +45,7 @@ std::vector<Edit> RuleDrops(const Scenario& scenario, const ProofRun& clean) {
       for (const Param& param : clean.model->params().all()) {
         claims |= Claiming(step, param, EffectiveFinalizeConfig(scenario)) == &rule;
       }
-      // 1/num_tokens is a number that the reference shares, no communication.
-      if (claims && !rule.times_inverse_tokens) drops.push_back({.kind = RuleEdit{.rule = rule.name}});
+      if (claims) drops.push_back({.kind = RuleEdit{.rule = rule.name}});
     }
   }
   return drops;
