@@ -1,7 +1,8 @@
 // Status helpers and the check for our own broken invariants (docs/ARCHITECTURE.md, "Errors").
 //
-// SUMONCE_CHECK(condition) << "rank " << rank;   aborts with place, condition and message: our own fault, never the
-// user's. A user's mistake is an absl::Status that names place, value, expectation and cure.
+// SUMONCE_CHECK(condition) << "rank " << rank;   aborts with place, condition and message: our own
+// fault, never the user's. A user's mistake is an absl::Status that names place, value, expectation
+// and cure.
 #pragma once
 
 #include <sstream>
@@ -37,8 +38,8 @@ class CheckFailure {
 #define SUMONCE_CHECK(condition) \
   while (!(condition)) ::sumonce::internal::CheckFailure(__FILE__, __LINE__, #condition).stream()
 
-#define SUMONCE_RETURN_IF_ERROR(expression)                       \
-  do {                                                            \
+#define SUMONCE_RETURN_IF_ERROR(expression)                                 \
+  do {                                                                      \
     if (absl::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)
 

@@ -12,9 +12,9 @@ namespace sumonce {
 // further braces. A brace without its partner stands for itself. Case matters.
 bool GlobMatches(std::string_view pattern, std::string_view name);
 
-// The choice nearest to `word` by edits (swaps of neighbours are one; case aside), for "did you mean"; the first
-// of equals. Empty if none is near: more than a third of the longer word's letters (but at least
-// one) would have to change.
+// The choice nearest to `word` by edits (swaps of neighbours are one; case aside), for "did you
+// mean"; the first of equals. Empty if none is near: more than a third of the longer word's letters
+// (but at least one) would have to change.
 std::string Closest(std::string_view word, const std::vector<std::string>& choices);
 
 }  // namespace sumonce

@@ -10,7 +10,8 @@ namespace sumonce {
 namespace {
 
 Scenario Read(const char* name) {
-  ReadResult result = ReadScenario(std::string(SUMONCE_SOURCE_DIR) + "/scenarios/" + name + ".textproto", name, {});
+  ReadResult result =
+      ReadScenario(std::string(SUMONCE_SOURCE_DIR) + "/scenarios/" + name + ".textproto", name, {});
   if (!result.ok()) std::abort();
   return std::move(result.scenario);
 }

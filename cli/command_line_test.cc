@@ -32,6 +32,8 @@ lora { target: "linear_proj" }
 finalizer: "megatron_core_0_16"
 )";
 
+void IgnoreSignal(int) {}  // a handler that was there before
+
 struct Call {
   int status = -1;
   std::string out;
@@ -143,6 +145,7 @@ TEST_F(CommandLine, InterruptFinishesTheScenarioAndIsTwo) {
   const auto run = engine_.run;
   for (const int signal : {SIGINT, SIGTERM}) {
     ran_.clear();
+    std::signal(signal, IgnoreSignal);
     engine_.run = [&](const Scenario& scenario, const RunnerOptions& options) {
       std::raise(signal);
       return run(scenario, options);
@@ -152,8 +155,21 @@ TEST_F(CommandLine, InterruptFinishesTheScenarioAndIsTwo) {
     EXPECT_THAT(RanNames(), ElementsAre("area/one"));
     EXPECT_THAT(call.out, StartsWith("PASS  area/one"));
     EXPECT_THAT(call.out, EndsWith("\nsumonce: 1 passed, 0 failed, 0 skipped\n"));
-    EXPECT_EQ(std::signal(signal, SIG_DFL), SIG_DFL);
+    EXPECT_EQ(std::signal(signal, SIG_DFL), IgnoreSignal);
   }
+}
+
+// A background job of a shell ignores SIGINT: what is typed at the terminal is for others.
+TEST_F(CommandLine, IgnoredSignalStaysIgnored) {
+  const auto run = engine_.run;
+  std::signal(SIGINT, SIG_IGN);
+  engine_.run = [&](const Scenario& scenario, const RunnerOptions& options) {
+    std::raise(SIGINT);
+    return run(scenario, options);
+  };
+  EXPECT_EQ(Sumonce({"run", root_.string()}).status, 0);
+  EXPECT_EQ(ran_.size(), 2u);
+  EXPECT_EQ(std::signal(SIGINT, SIG_DFL), SIG_IGN);
 }
 
 TEST_F(CommandLine, NothingSelectedIsFiveWithASuggestion) {

@@ -19,7 +19,11 @@ InterruptWatch::InterruptWatch() {
   struct sigaction action = {};
   action.sa_handler = [](int) { interrupted = 1; };
   action.sa_flags = SA_RESETHAND | SA_RESTART;
-  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &previous[i]);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], &action, &previous[i]);
+    // Whoever started us decided that this signal is not for us: a shell's background job.
+    if (previous[i].sa_handler == SIG_IGN) sigaction(kSignals[i], &previous[i], nullptr);
+  }
 }
 
 InterruptWatch::~InterruptWatch() {

@@ -3,8 +3,8 @@
 
 namespace sumonce {
 
-// While one lives, the first of these signals is noted and the second ends the process as usual.
-// One at a time.
+// While one lives, the first of these signals is noted and the second ends the process. A signal
+// that was ignored before stays so. One at a time.
 class InterruptWatch {
  public:
   InterruptWatch();

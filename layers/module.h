@@ -24,7 +24,8 @@ struct LoraConfig {
   std::vector<std::string> targets;  // "linear_qkv", "in_proj", ..., or a glob over the whole path
   bool zero_init_B = true;
   // One adapter per sub-projection, in their block-diagonal form: a fused target's factors have the
-  // rank r times its sub-projections (linear_qkv q, k, v; in_proj qkv, z, b, a; linear_fc1 gate, up).
+  // rank r times its sub-projections (linear_qkv q, k, v; in_proj qkv, z, b, a; linear_fc1 gate,
+  // up).
   bool separate_adapters = false;
 
   int64_t RankOf(std::string_view module_path) const;

@@ -57,6 +57,14 @@ TEST(FindingGroups, StepsAreCollectedAndParametersAppearOnce) {
   EXPECT_EQ(groups[0].steps, (std::vector<int>{1, 2}));
 }
 
+// What was expected must not hide what was not.
+TEST(FindingGroups, ExpectedAndUnexpectedStayApart) {
+  const Expectation expectation;
+  std::vector<Finding> findings = {testing::MissingSum("a"), testing::MissingSum("b")};
+  findings[0].expectation = &expectation;
+  EXPECT_EQ(GroupFindings(findings).size(), 2u);
+}
+
 TEST(FindingGroups, StepsText) {
   EXPECT_EQ(StepsText({1}), "");
   EXPECT_EQ(StepsText({3}), "step 3");

@@ -20,7 +20,8 @@ bool Counts(const DataConfig& data, int64_t position) {
   if (data.loss_on.empty()) return true;
   for (const DataConfig::Span& span : data.loss_on) {
     const double length = static_cast<double>(data.sequence);
-    if (position >= std::llround(span.from * length) && position < std::llround(span.to * length)) return true;
+    if (position >= std::llround(span.from * length) && position < std::llround(span.to * length))
+      return true;
   }
   return false;
 }
@@ -30,7 +31,8 @@ Tensor OneHot(const Tensor& ids, int64_t vocab) {
   Dims dims = ids.dims();
   dims.push_back(Plain(Dim::kVocab, vocab));
   Tensor one_hot(dims);
-  for (int64_t i = 0; i < ids.count(); ++i) one_hot.data()[i * vocab + static_cast<int64_t>(ids.data()[i])] = 1.0;
+  for (int64_t i = 0; i < ids.count(); ++i)
+    one_hot.data()[i * vocab + static_cast<int64_t>(ids.data()[i])] = 1.0;
   return one_hot;
 }
 
@@ -46,7 +48,8 @@ Tensor RandomIds(const Scenario& scenario, const std::string& name, const Dims& 
 Tensor Mask(const Scenario& scenario, const Dims& dims) {
   Tensor mask(dims);
   const int64_t batch = dims[1].extent();
-  for (int64_t i = 0; i < mask.count(); ++i) mask.data()[i] = Counts(scenario.data, i / batch) ? 1.0 : 0.0;
+  for (int64_t i = 0; i < mask.count(); ++i)
+    mask.data()[i] = Counts(scenario.data, i / batch) ? 1.0 : 0.0;
   return mask;
 }
 
@@ -63,7 +66,8 @@ void DivideByCells(const Scenario& scenario, Tensor& mask) {
   const double cells = static_cast<double>(scenario.mesh.dp) * scenario.data.microbatches;
   for (int rank = 0; rank < scenario.mesh.dp; ++rank) {
     double count = 0;
-    for (int64_t i = 0; i < mask.count(); ++i) count += (i % batch) / per_rank == rank ? mask.data()[i] : 0.0;
+    for (int64_t i = 0; i < mask.count(); ++i)
+      count += (i % batch) / per_rank == rank ? mask.data()[i] : 0.0;
     for (int64_t i = 0; i < mask.count(); ++i) {
       if ((i % batch) / per_rank == rank) mask.data()[i] /= std::max(count, 1.0) * cells;
     }
@@ -76,7 +80,9 @@ Tensor Probe(const Scenario& scenario, const std::string& name, const Dims& toke
   Tensor probe(dims);
   const RandomStream stream(scenario.seed, name);
   for (int64_t i = 0; i < probe.count(); ++i) {
-    probe.data()[i] = scenario.data.fill == Fill::kExact ? static_cast<double>(stream.Integer(i, -2, 2)) : stream.Normal(i);
+    probe.data()[i] = scenario.data.fill == Fill::kExact
+                          ? static_cast<double>(stream.Integer(i, -2, 2))
+                          : stream.Normal(i);
   }
   return probe;
 }
@@ -85,11 +91,14 @@ Microbatch Generate(const Scenario& scenario, int step, int index) {
   const std::string prefix = absl::StrCat("data.step", step, ".microbatch", index, ".");
   const Dims dims = TokenDims(scenario);
   Microbatch microbatch;
-  microbatch.tokens_one_hot = OneHot(RandomIds(scenario, prefix + "tokens", dims), scenario.model.vocab);
-  microbatch.targets_one_hot = OneHot(RandomIds(scenario, prefix + "targets", dims), scenario.model.vocab);
+  microbatch.tokens_one_hot =
+      OneHot(RandomIds(scenario, prefix + "tokens", dims), scenario.model.vocab);
+  microbatch.targets_one_hot =
+      OneHot(RandomIds(scenario, prefix + "targets", dims), scenario.model.vocab);
   microbatch.loss_weights = Mask(scenario, dims);
   microbatch.num_tokens = Sum(microbatch.loss_weights);
-  if (scenario.model.head == Head::kProbe) microbatch.probe = Probe(scenario, prefix + "probe", dims);
+  if (scenario.model.head == Head::kProbe)
+    microbatch.probe = Probe(scenario, prefix + "probe", dims);
   return microbatch;
 }
 
@@ -104,39 +113,46 @@ Tensor Transposed(const std::vector<double>& values, const Dims& dims) {
   return tensor;
 }
 
-absl::StatusOr<Tensor> Table(const SafetensorsReader& file, const std::string& name, int64_t sequence) {
+absl::StatusOr<Tensor> Table(const SafetensorsReader& file, const std::string& name,
+                             int64_t sequence) {
   if (!file.tensors().contains(name)) return Tensor();
   const std::vector<int64_t>& shape = file.tensors().at(name).shape;
   if (shape.size() != 2 || shape[0] < sequence) {
-    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", name, " has the shape [", absl::StrJoin(shape, ", "),
-                                                   "], expected [at least ", sequence, ", rotary_dim]"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.path(), ": ", name, " has the shape [", absl::StrJoin(shape, ", "),
+                     "], expected [at least ", sequence, ", rotary_dim]"));
   }
   SUMONCE_ASSIGN_OR_RETURN(std::vector<double> values, file.Read(name));
-  return Tensor({Plain(Dim::kSequence, shape[0]), Plain(Dim::kHeadDim, shape[1])}, std::move(values));
+  return Tensor({Plain(Dim::kSequence, shape[0]), Plain(Dim::kHeadDim, shape[1])},
+                std::move(values));
 }
 
 absl::StatusOr<Microbatch> FromFile(const Scenario& scenario) {
-  SUMONCE_ASSIGN_OR_RETURN(const SafetensorsReader file, SafetensorsReader::Open(scenario.data.from_file));
+  SUMONCE_ASSIGN_OR_RETURN(const SafetensorsReader file,
+                           SafetensorsReader::Open(scenario.data.from_file));
   const Dims dims = TokenDims(scenario);
   Microbatch microbatch;
-  for (auto [name, to] : {std::pair{"in.tokens", &microbatch.tokens_one_hot}, {"in.targets", &microbatch.targets_one_hot}}) {
+  for (auto [name, to] : {std::pair{"in.tokens", &microbatch.tokens_one_hot},
+                          {"in.targets", &microbatch.targets_one_hot}}) {
     SUMONCE_ASSIGN_OR_RETURN(const std::vector<double> ids, file.Read(name));
     if (static_cast<int64_t>(ids.size()) != Count(dims)) {
-      return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", name, " has ", ids.size(), " entries, the scenario ",
-                                                     Count(dims), " = ", Describe(dims)));
+      return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", name, " has ", ids.size(),
+                                                     " entries, the scenario ", Count(dims), " = ",
+                                                     Describe(dims)));
     }
     for (double id : ids) {
       if (id < 0 || id >= static_cast<double>(scenario.model.vocab) || id != std::floor(id)) {
         return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", name, " holds ", id,
-                                                       ", expected an id of the vocabulary 0..", scenario.model.vocab - 1));
+                                                       ", expected an id of the vocabulary 0..",
+                                                       scenario.model.vocab - 1));
       }
     }
     *to = OneHot(Transposed(ids, dims), scenario.model.vocab);
   }
   SUMONCE_ASSIGN_OR_RETURN(const std::vector<double> mask, file.Read("in.loss_mask"));
   if (static_cast<int64_t>(mask.size()) != Count(dims)) {
-    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": in.loss_mask has ", mask.size(), " entries, expected ",
-                                                   Count(dims)));
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": in.loss_mask has ", mask.size(),
+                                                   " entries, expected ", Count(dims)));
   }
   microbatch.loss_weights = Transposed(mask, dims);
   microbatch.num_tokens = Sum(microbatch.loss_weights);
@@ -156,7 +172,8 @@ absl::StatusOr<std::vector<Microbatch>> MakeData(const Scenario& scenario, int s
       SUMONCE_ASSIGN_OR_RETURN(Microbatch microbatch, FromFile(scenario));
       microbatches.push_back(std::move(microbatch));
     }
-    if (scenario.loss == LossMode::kMeanOfCells) DivideByCells(scenario, microbatches.back().loss_weights);
+    if (scenario.loss == LossMode::kMeanOfCells)
+      DivideByCells(scenario, microbatches.back().loss_weights);
   }
   return microbatches;
 }
@@ -171,9 +188,9 @@ absl::Status UseRotaryTables(Scenario& scenario) {
     auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer);
     if (!attention || attention->rope.rotary_dim == 0) continue;
     if (cos.dims()[1].extent() != attention->rope.rotary_dim || cos.count() != sin.count()) {
-      return absl::InvalidArgumentError(absl::StrCat(scenario.data.from_file, ": in.cos and in.sin have ",
-                                                     cos.dims()[1].extent(), " and ", sin.dims()[1].extent(),
-                                                     " columns, expected rotary_dim = ", attention->rope.rotary_dim));
+      return absl::InvalidArgumentError(absl::StrCat(
+          scenario.data.from_file, ": in.cos and in.sin have ", cos.dims()[1].extent(), " and ",
+          sin.dims()[1].extent(), " columns, expected rotary_dim = ", attention->rope.rotary_dim));
     }
     attention->rope.cos.assign(cos.values().begin(), cos.values().end());
     attention->rope.sin.assign(sin.values().begin(), sin.values().end());

@@ -1,5 +1,5 @@
-// The data of a step: tokens, targets and loss mask of the whole global batch, keyed by (seed, name, global index), so that a
-// rank's share is a slice of the whole's.
+// The data of a step: tokens, targets and loss mask of the whole global batch, keyed by (seed,
+// name, global index), so that a rank's share is a slice of the whole's.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -17,15 +17,18 @@ struct Microbatch {
   double num_tokens = 0;   // counted ones, over all dp ranks
 };
 
-// The microbatches of step `step` (1, 2, ...). `mesh` gives dp; the data does not depend on how it is cut otherwise.
+// The microbatches of step `step` (1, 2, ...). `mesh` gives dp; the data does not depend on how it
+// is cut otherwise.
 absl::StatusOr<std::vector<Microbatch>> MakeData(const Scenario& scenario, int step);
 
-// Rotary tables of a data file (frameworks round theirs) into the attention layers; nothing without a file or tables.
+// Rotary tables of a data file (frameworks round theirs) into the attention layers; nothing without
+// a file or tables.
 absl::Status UseRotaryTables(Scenario& scenario);
 
 BatchInputs InputsOf(const Microbatch& microbatch);
 
-// Mean-of-cells mode seeds each cell with dp/N relative to the reference: the monomial that says so (docs/THEORY.md "Loss").
+// Mean-of-cells mode seeds each cell with dp/N relative to the reference: the monomial that says so
+// (docs/THEORY.md "Loss").
 Scale LossScale(const Scenario& scenario, const Mesh& mesh);
 
 }  // namespace sumonce

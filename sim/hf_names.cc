@@ -23,7 +23,8 @@ void AppendPart(const DimExtent& fused, size_t part, std::vector<int64_t>& rows)
   }
 }
 
-SubProjection Part(const std::string& name, const DimExtent& fused, std::initializer_list<size_t> parts) {
+SubProjection Part(const std::string& name, const DimExtent& fused,
+                   std::initializer_list<size_t> parts) {
   SubProjection sub{.name = name, .rows = {}};
   for (size_t part : parts) AppendPart(fused, part, sub.rows);
   return sub;
@@ -62,18 +63,24 @@ std::vector<SubProjection> Gdn(const GatedDeltaNetConfig& config, const std::str
   if (module != "in_proj") return {};
   const int64_t values = config.num_value_heads / config.num_key_heads;
   DimExtent fused{.dim = Dim::kKeyHead, .units = config.num_key_heads};
-  fused.parts = {config.key_head_dim, config.key_head_dim, values * config.value_head_dim,
-                 values * config.value_head_dim, values, values};
-  fused.packing = config.packing == GdnPacking::kMegatron ? Packing::kPartMajor : Packing::kUnitMajor;
-  return {Part("in_proj_qkv", fused, {0, 1, 2}), Part("in_proj_z", fused, {3}), Part("in_proj_b", fused, {4}),
-          Part("in_proj_a", fused, {5})};
+  fused.parts = {config.key_head_dim,
+                 config.key_head_dim,
+                 values * config.value_head_dim,
+                 values * config.value_head_dim,
+                 values,
+                 values};
+  fused.packing =
+      config.packing == GdnPacking::kMegatron ? Packing::kPartMajor : Packing::kUnitMajor;
+  return {Part("in_proj_qkv", fused, {0, 1, 2}), Part("in_proj_z", fused, {3}),
+          Part("in_proj_b", fused, {4}), Part("in_proj_a", fused, {5})};
 }
 
 std::vector<SubProjection> MlpParts(const MlpConfig& config, const std::string& module) {
   if (module == "linear_fc2") return {{"down_proj", Range(config.hidden)}};
   if (module != "linear_fc1") return {};
   if (config.activation == MlpActivation::kLinear) return {{"up_proj", Range(config.ffn)}};
-  DimExtent fused{.dim = Dim::kFfn, .units = config.ffn, .parts = {1, 1}, .packing = Packing::kPartMajor};
+  DimExtent fused{
+      .dim = Dim::kFfn, .units = config.ffn, .parts = {1, 1}, .packing = Packing::kPartMajor};
   return {Part("gate_proj", fused, {0}), Part("up_proj", fused, {1})};
 }
 
@@ -84,7 +91,8 @@ std::string ModuleOf(const std::string& param) { return param.substr(0, param.rf
 std::optional<HfModule> HfModuleOf(const ModelConfig& model, const std::string& module) {
   const std::vector<std::string> path = absl::StrSplit(module, '.');
   int layer = -1;
-  if (path.size() != 5 || path[0] != "decoder" || !absl::SimpleAtoi(path[2], &layer)) return std::nullopt;
+  if (path.size() != 5 || path[0] != "decoder" || !absl::SimpleAtoi(path[2], &layer))
+    return std::nullopt;
   if (layer < 0 || layer >= static_cast<int>(model.layers.size())) return std::nullopt;
   const DecoderLayerConfig& config = model.layers[layer];
   HfModule result;

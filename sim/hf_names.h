@@ -1,6 +1,6 @@
-// How the fused projections of this model correspond to Hugging Face's modules: which rows of a fused matrix are which
-// sub-projection's (spec of the packings: docs/THEORY.md "GatedDeltaNet"; transformers' Qwen3-Next and Qwen3.5 layers). One
-// place for export, import and comparison.
+// How the fused projections of this model correspond to Hugging Face's modules: which rows of a
+// fused matrix are which sub-projection's (spec of the packings: docs/THEORY.md "GatedDeltaNet";
+// transformers' Qwen3-Next and Qwen3.5 layers). One place for export, import and comparison.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@
 namespace sumonce {
 
 struct SubProjection {
-  std::string name;             // "q_proj"
-  std::vector<int64_t> rows;    // its rows, as rows of the fused matrix
+  std::string name;           // "q_proj"
+  std::vector<int64_t> rows;  // its rows, as rows of the fused matrix
 };
 
 struct HfModule {
-  std::string parent;           // "layers.0.self_attn"
+  std::string parent;  // "layers.0.self_attn"
   std::vector<SubProjection> parts;
 };
 

@@ -16,7 +16,8 @@ std::vector<int64_t> All(int64_t count) {
 }
 
 // Rows of a matrix with `columns` columns, of these only [from, to).
-std::vector<int64_t> Block(const std::vector<int64_t>& rows, int64_t columns, int64_t from, int64_t to) {
+std::vector<int64_t> Block(const std::vector<int64_t>& rows, int64_t columns, int64_t from,
+                           int64_t to) {
   std::vector<int64_t> indices;
   for (int64_t row : rows) {
     for (int64_t column = from; column < to; ++column) indices.push_back(row * columns + column);
@@ -61,7 +62,8 @@ std::vector<int64_t> ConvIndices(const Dims& dims) {
   std::vector<int64_t> rows;
   for (size_t part = 0; part < dims[0].parts.size(); ++part) {
     for (int64_t unit = 0; unit < dims[0].units; ++unit) {
-      for (int64_t i = 0; i < dims[0].parts[part]; ++i) rows.push_back(dims[0].Index(unit, part, i));
+      for (int64_t i = 0; i < dims[0].parts[part]; ++i)
+        rows.push_back(dims[0].Index(unit, part, i));
     }
   }
   return Block(rows, taps, 0, taps);
@@ -90,26 +92,34 @@ std::vector<HfTensor> HfTensorsOf(const ModelConfig& model, const Param& param) 
   if (name == "embedding.word_embeddings.weight") return {{"embed", All(Count(dims))}};
   if (name == "decoder.final_layernorm.weight") return {{"final_norm", All(Count(dims))}};
   if (name == "output_layer.weight") return {{"lm_head", All(Count(dims))}};
-  if (leaf == "layer_norm_weight" || name.ends_with("input_layernorm.weight")) return {{NormName(name), All(Count(dims))}};
-  if (name.ends_with("conv1d.weight")) return {{LayerOf(name) + ".linear_attn.conv1d", ConvIndices(dims)}};
-  if (name.ends_with("out_norm.weight")) return {{LayerOf(name) + ".linear_attn.norm", All(Count(dims))}};
-  if (leaf == "A_log" || leaf == "dt_bias") return {{LayerOf(name) + ".linear_attn." + leaf, All(Count(dims))}};
-  if (name.ends_with("q_layernorm.weight")) return {{LayerOf(name) + ".self_attn.q_norm", All(Count(dims))}};
-  if (name.ends_with("k_layernorm.weight")) return {{LayerOf(name) + ".self_attn.k_norm", All(Count(dims))}};
+  if (leaf == "layer_norm_weight" || name.ends_with("input_layernorm.weight"))
+    return {{NormName(name), All(Count(dims))}};
+  if (name.ends_with("conv1d.weight"))
+    return {{LayerOf(name) + ".linear_attn.conv1d", ConvIndices(dims)}};
+  if (name.ends_with("out_norm.weight"))
+    return {{LayerOf(name) + ".linear_attn.norm", All(Count(dims))}};
+  if (leaf == "A_log" || leaf == "dt_bias")
+    return {{LayerOf(name) + ".linear_attn." + leaf, All(Count(dims))}};
+  if (name.ends_with("q_layernorm.weight"))
+    return {{LayerOf(name) + ".self_attn.q_norm", All(Count(dims))}};
+  if (name.ends_with("k_layernorm.weight"))
+    return {{LayerOf(name) + ".self_attn.k_norm", All(Count(dims))}};
   const std::optional<HfModule> module = HfModuleOf(model, ModuleOf(name));
   return module ? Linear(*module, leaf, param) : std::vector<HfTensor>();
 }
 
-absl::StatusOr<Weights> ImportHfWeights(const Scenario& scenario, const SafetensorsReader& file, const ParamStore& params) {
+absl::StatusOr<Weights> ImportHfWeights(const Scenario& scenario, const SafetensorsReader& file,
+                                        const ParamStore& params) {
   Weights weights;
   for (const Param& param : params.all()) {
     Tensor whole(param.shards.whole());
     for (const HfTensor& tensor : HfTensorsOf(scenario.model, param)) {
       SUMONCE_ASSIGN_OR_RETURN(const std::vector<double> values, file.Read("param." + tensor.name));
       if (values.size() != tensor.indices.size()) {
-        return absl::InvalidArgumentError(absl::StrCat(file.path(), ": param.", tensor.name, " has ", values.size(),
-                                                       " elements, the scenario's ", param.name, " ", Describe(whole.dims()),
-                                                       " wants ", tensor.indices.size()));
+        return absl::InvalidArgumentError(
+            absl::StrCat(file.path(), ": param.", tensor.name, " has ", values.size(),
+                         " elements, the scenario's ", param.name, " ", Describe(whole.dims()),
+                         " wants ", tensor.indices.size()));
       }
       for (size_t i = 0; i < values.size(); ++i) whole.data()[tensor.indices[i]] = values[i];
     }

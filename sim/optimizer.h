@@ -1,5 +1,6 @@
-// AdamW with decoupled weight decay (Loshchilov and Hutter 2019; torch.optim.AdamW): eps outside the root and after bias
-// correction, decay on the old value, none on one-dimensional parameters (Megatron-Core's default).
+// AdamW with decoupled weight decay (Loshchilov and Hutter 2019; torch.optim.AdamW): eps outside
+// the root and after bias correction, decay on the old value, none on one-dimensional parameters
+// (Megatron-Core's default).
 #pragma once
 
 #include <deque>
@@ -15,7 +16,8 @@ class AdamW {
  public:
   explicit AdamW(const OptimizerConfig& config) : config_(config) {}
 
-  // One step over all parameters that have a gradient. The weights get new elements: recorded ones stay as they were.
+  // One step over all parameters that have a gradient. The weights get new elements: recorded ones
+  // stay as they were.
   void Step(std::deque<Param>& params);
 
  private:

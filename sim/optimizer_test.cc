@@ -7,9 +7,11 @@
 namespace sumonce {
 namespace {
 
-// Three steps of torch.optim.AdamW: a matrix with weight decay 0.1 and a vector, which Megatron-Core does not decay.
+// Three steps of torch.optim.AdamW: a matrix with weight decay 0.1 and a vector, which
+// Megatron-Core does not decay.
 TEST(AdamW, EqualsTorch) {
-  const auto golden = SafetensorsReader::Open(std::string(SUMONCE_TEST_DATA) + "/golden/adamw_3steps.f64.safetensors");
+  const auto golden = SafetensorsReader::Open(std::string(SUMONCE_TEST_DATA) +
+                                              "/golden/adamw_3steps.f64.safetensors");
   ASSERT_TRUE(golden.ok()) << golden.status();
   std::deque<Param> params(2);
   const char* names[] = {"matrix", "vector"};
@@ -26,7 +28,8 @@ TEST(AdamW, EqualsTorch) {
   for (int step = 0; step < 3; ++step) {
     for (Param& param : params) {
       const std::vector<double> grads = *golden->Read("in.grads." + param.name);
-      std::copy_n(grads.begin() + step * param.weight.count(), param.weight.count(), param.main_grad.data());
+      std::copy_n(grads.begin() + step * param.weight.count(), param.weight.count(),
+                  param.main_grad.data());
     }
     optimizer.Step(params);
     for (const Param& param : params) {

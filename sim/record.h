@@ -1,5 +1,5 @@
-// What one rank leaves behind of one step: the numbers that verdicts are made of. A simulation, a run over a transport and a
-// dump of a real job give the same record.
+// What one rank leaves behind of one step: the numbers that verdicts are made of. A simulation, a
+// run over a transport and a dump of a real job give the same record.
 #pragma once
 
 #include <map>
@@ -12,27 +12,27 @@
 namespace sumonce {
 
 struct ParamRecord {
-  std::vector<Tensor> terms;         // per microbatch, straight from backward
+  std::vector<Tensor> terms;           // per microbatch, straight from backward
   std::map<std::string, Tensor> uses;  // per use (operation name), summed over microbatches
-  Tensor contribution;               // main_grad before the finalizer
-  std::vector<Tensor> after;         // after each step of the finalizer
-  std::vector<std::string> rules;    // the rule that claimed it in each step, "" for none
+  Tensor contribution;                 // main_grad before the finalizer
+  std::vector<Tensor> after;           // after each step of the finalizer
+  std::vector<std::string> rules;      // the rule that claimed it in each step, "" for none
   // The communication log: what each step did to its buffer, over which group, "" for none.
   struct Reduction {
     std::string group;
     Map map = Map::kIdentity;
-    bool divided = false;            // by the group's size, before
+    bool divided = false;  // by the group's size, before
   };
   std::vector<Reduction> log;
   Tensor weight_before;
   Tensor weight_after;
-  Marks marks;                       // as the finalizer read them
+  Marks marks;  // as the finalizer read them
   const Tensor& finalized() const { return after.empty() ? contribution : after.back(); }
 };
 
 struct StepRecord {
   int step = 1;
-  double loss = 0;                   // this rank's share, before 1/N
+  double loss = 0;  // this rank's share, before 1/N
   double num_tokens = 0;
   std::map<std::string, ParamRecord> params;
 };

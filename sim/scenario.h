@@ -25,8 +25,8 @@ std::string_view Name(Mark mark);  // "sequence_parallel", ...
 enum class When : uint8_t { kAtBuild, kDuringCall, kAfterBackward };
 enum class Direction : uint8_t { kForward, kBackward };
 
-// Edits of a run: defects break it, cures mend it; the same vocabulary (proto/defect.proto, proto/cure.proto). Globs; empty
-// `ranks`: all.
+// Edits of a run: defects break it, cures mend it; the same vocabulary (proto/defect.proto,
+// proto/cure.proto). Globs; empty `ranks`: all.
 struct MarkEdit {
   std::string param;
   Mark mark = Mark::kSequenceParallel;
@@ -73,22 +73,40 @@ struct RegionMarksEdit {
   std::string module;
   RegionMarks marks = RegionMarks::kKeep;
 };
-using EditKind = std::variant<MarkEdit, RuleEdit, AddRuleEdit, CollectiveEdit, MicrobatchEdit, StaleEdit, PermuteEdit,
-                              ScaleEdit, RegionMarksEdit>;
+using EditKind = std::variant<MarkEdit, RuleEdit, AddRuleEdit, CollectiveEdit, MicrobatchEdit,
+                              StaleEdit, PermuteEdit, ScaleEdit, RegionMarksEdit>;
 struct Edit {
   EditKind kind;
   Location location;
 };
-// "set sequence_parallel=true on *.lora_B", "drop the rule sequence_parallel_sum": one line for a person.
+// "set sequence_parallel=true on *.lora_B", "drop the rule sequence_parallel_sum": one line for a
+// person.
 std::string Describe(const Edit& edit);
 
 enum class Outcome : uint8_t { kRight, kWrong, kNoStatement, kNoEvidence };
 enum class Mechanism : uint8_t {
   kNone,
-  kMissingSum, kDoubleSum, kAveraged, kUnsummedShare, kMixedShards, kWrongScale, kMixedUse,
-  kWrongGroup, kLostContribution, kStale, kUpstream, kLocalGradient, kWrongShard,
-  kReplicaDrift, kNormMiscount, kExportDiffers,
-  kCollectiveMismatch, kDeadlock, kRankLost, kNondeterministic, kNotFinite,
+  kMissingSum,
+  kDoubleSum,
+  kAveraged,
+  kUnsummedShare,
+  kMixedShards,
+  kWrongScale,
+  kMixedUse,
+  kWrongGroup,
+  kLostContribution,
+  kStale,
+  kUpstream,
+  kLocalGradient,
+  kWrongShard,
+  kReplicaDrift,
+  kNormMiscount,
+  kExportDiffers,
+  kCollectiveMismatch,
+  kDeadlock,
+  kRankLost,
+  kNondeterministic,
+  kNotFinite,
 };
 std::string_view Name(Outcome outcome);      // "RIGHT", ...
 std::string_view Name(Mechanism mechanism);  // "MISSING_SUM", ...
@@ -124,7 +142,7 @@ struct OptimizerConfig {
 };
 
 struct Scenario {
-  std::string name;   // "lora/row_flag_missing"
+  std::string name;  // "lora/row_flag_missing"
   std::string file;
   MeshSizes mesh;
   bool sequence_parallel = false;  // as written; ineffective at tp 1
@@ -136,13 +154,13 @@ struct Scenario {
   int steps = 1;
   int record_every = 1;
   std::string finalizer = "megatron_core_0_16";
-  bool qk_layernorm = false;       // the finalizer's switch
+  bool qk_layernorm = false;  // the finalizer's switch
   bool export_adapter = false;
   uint64_t seed = 7;
   std::vector<Edit> defects;
-  std::vector<Edit> cures;         // empty: the cure is to take the defects away
+  std::vector<Edit> cures;  // empty: the cure is to take the defects away
   std::vector<Expectation> expectations;
-  bool harmless = false;           // the defects must do no harm: everything right all the same
+  bool harmless = false;  // the defects must do no harm: everything right all the same
 };
 
 }  // namespace sumonce

@@ -15,12 +15,20 @@ namespace {
 // One rank: its model, its effects, and what it leaves behind.
 class RankRun {
  public:
-  RankRun(const Scenario& scenario, std::shared_ptr<const Mesh> mesh, int rank, std::span<const Edit> edits,
-          const SimOptions& options, const std::vector<std::vector<Microbatch>>& data)
-      : scenario_(scenario), mesh_(std::move(mesh)), rank_(rank), effects_(edits, rank), options_(options), data_(data),
-        optimizer_(scenario.optimizer), config_(EffectiveFinalizeConfig(scenario)) {}
+  RankRun(const Scenario& scenario, std::shared_ptr<const Mesh> mesh, int rank,
+          std::span<const Edit> edits, const SimOptions& options,
+          const std::vector<std::vector<Microbatch>>& data)
+      : scenario_(scenario),
+        mesh_(std::move(mesh)),
+        rank_(rank),
+        effects_(edits, rank),
+        options_(options),
+        data_(data),
+        optimizer_(scenario.optimizer),
+        config_(EffectiveFinalizeConfig(scenario)) {}
 
-  absl::Status Run(Communicator* world, const Weights& start, const std::vector<int>& recorded, RankRecords& records) {
+  absl::Status Run(Communicator* world, const Weights& start, const std::vector<int>& recorded,
+                   RankRecords& records) {
     SUMONCE_RETURN_IF_ERROR(Build(world, start));
     for (size_t i = 0; i < data_.size(); ++i) {
       const int step = static_cast<int>(i) + 1;
@@ -98,7 +106,8 @@ class RankRun {
     for (size_t id = 0; id < tape.nodes().size(); ++id) {
       const Tape::Node& node = tape.nodes()[id];
       if (node.kind != Tape::Kind::kUse || !node.param->requires_grad) continue;
-      const Tensor grad = tape.grad(static_cast<int>(id)).empty() ? Tensor(node.dims) : tape.grad(static_cast<int>(id));
+      const Tensor grad = tape.grad(static_cast<int>(id)).empty() ? Tensor(node.dims)
+                                                                  : tape.grad(static_cast<int>(id));
       Accumulate(record.params[node.param->name].uses[node.name], grad);
       Accumulate(terms[node.param], grad);
     }
@@ -128,15 +137,16 @@ class RankRun {
       if (param.requires_grad) record.params[param.name].contribution = param.main_grad.Clone();
     }
     for (const FinalizeStep& step : preset_.steps) {
-      SUMONCE_RETURN_IF_ERROR(RunFinalizeStep(step, config_, *mesh_, rank_, &comms_, record.num_tokens,
-                                              model_->params().all()));
+      SUMONCE_RETURN_IF_ERROR(RunFinalizeStep(step, config_, *mesh_, rank_, &comms_,
+                                              record.num_tokens, model_->params().all()));
       for (Param& param : model_->params().all()) {
         if (!param.requires_grad) continue;
         ParamRecord& entry = record.params[param.name];
         const FinalizeRule* rule = Claiming(step, param, config_);
         entry.rules.push_back(rule ? rule->name : "");
         if (rule && !rule->group.empty() && rule->map != Map::kIdentity) {
-          entry.log.push_back({.group = rule->group, .map = rule->map, .divided = rule->divide_by_group});
+          entry.log.push_back(
+              {.group = rule->group, .map = rule->map, .divided = rule->divide_by_group});
         }
         entry.after.push_back(param.main_grad.Clone());
       }
@@ -158,7 +168,8 @@ class RankRun {
   KeptTape kept_;
 };
 
-absl::StatusOr<std::vector<std::vector<Microbatch>>> DataOf(const Scenario& scenario, int first_step, int steps) {
+absl::StatusOr<std::vector<std::vector<Microbatch>>> DataOf(const Scenario& scenario,
+                                                            int first_step, int steps) {
   std::vector<std::vector<Microbatch>> data;
   for (int step = first_step; step < first_step + steps; ++step) {
     SUMONCE_ASSIGN_OR_RETURN(std::vector<Microbatch> microbatches, MakeData(scenario, step));
@@ -199,17 +210,20 @@ FinalizeConfig EffectiveFinalizeConfig(const Scenario& scenario) {
 
 std::vector<int> RecordedSteps(const Scenario& scenario) {
   std::vector<int> steps;
-  for (int step = 1; step < scenario.steps; step += std::max(scenario.record_every, 1)) steps.push_back(step);
+  for (int step = 1; step < scenario.steps; step += std::max(scenario.record_every, 1))
+    steps.push_back(step);
   steps.push_back(scenario.steps);
   return steps;
 }
 
-SimResult Simulate(const Scenario& scenario, std::span<const Edit> edits, const Weights& start, const SimOptions& options) {
+SimResult Simulate(const Scenario& scenario, std::span<const Edit> edits, const Weights& start,
+                   const SimOptions& options) {
   SimResult result;
   absl::StatusOr<Mesh> mesh = Mesh::Create(scenario.mesh);
   SUMONCE_CHECK(mesh.ok()) << mesh.status();
   const auto shared_mesh = std::make_shared<const Mesh>(*std::move(mesh));
-  const absl::StatusOr<std::vector<std::vector<Microbatch>>> data = DataOf(scenario, 1, scenario.steps);
+  const absl::StatusOr<std::vector<std::vector<Microbatch>>> data =
+      DataOf(scenario, 1, scenario.steps);
   const absl::StatusOr<const Transport*> transport = Transports().Find(options.transport);
   if (!data.ok() || !transport.ok()) {
     result.status = data.ok() ? transport.status() : data.status();
@@ -219,22 +233,25 @@ SimResult Simulate(const Scenario& scenario, std::span<const Edit> edits, const 
   result.record.ranks.resize(world_size);
   result.tapes.resize(options.keep_tapes ? world_size : 0);
   const std::vector<int> recorded = RecordedSteps(scenario);
-  result.status = (*transport)->run({.world_size = world_size, .executor = options.executor}, [&](Communicator& world) {
-    const int rank = world.rank();
-    RankRun run(scenario, shared_mesh, rank, edits, options, *data);
-    absl::Status status = run.Run(&world, start, recorded, result.record.ranks[rank]);
-    if (options.keep_tapes) result.tapes[rank] = run.kept();
-    return status;
-  });
+  result.status =
+      (*transport)
+          ->run({.world_size = world_size, .executor = options.executor}, [&](Communicator& world) {
+            const int rank = world.rank();
+            RankRun run(scenario, shared_mesh, rank, edits, options, *data);
+            absl::Status status = run.Run(&world, start, recorded, result.record.ranks[rank]);
+            if (options.keep_tapes) result.tapes[rank] = run.kept();
+            return status;
+          });
   result.digest = DigestOf(result.record);
   return result;
 }
 
-SimResult SimulateReference(const Scenario& scenario, const Weights& start, int first_step, int steps,
-                            const SimOptions& options) {
+SimResult SimulateReference(const Scenario& scenario, const Weights& start, int first_step,
+                            int steps, const SimOptions& options) {
   SimResult result;
   const auto mesh = std::make_shared<const Mesh>(*Mesh::Create({}));
-  const absl::StatusOr<std::vector<std::vector<Microbatch>>> data = DataOf(scenario, first_step, steps);
+  const absl::StatusOr<std::vector<std::vector<Microbatch>>> data =
+      DataOf(scenario, first_step, steps);
   if (!data.ok()) {
     result.status = data.status();
     return result;

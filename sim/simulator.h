@@ -1,5 +1,6 @@
-// A scenario becomes a run: ranks build the model, run forward and backward over their microbatches, finalize their gradients,
-// step the optimizer, and leave a record. The unsharded reference is the same code on a mesh of size 1 without edits.
+// A scenario becomes a run: ranks build the model, run forward and backward over their
+// microbatches, finalize their gradients, step the optimizer, and leave a record. The unsharded
+// reference is the same code on a mesh of size 1 without edits.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,8 @@ namespace sumonce {
 struct SimOptions {
   std::string transport = "in_process";
   ExecutorOptions executor;
-  bool keep_tapes = false;         // keeps every operation of the first recorded microbatch, for localisation
+  bool keep_tapes =
+      false;  // keeps every operation of the first recorded microbatch, for localisation
 };
 
 // One rank's tape with what it points into.
@@ -28,18 +30,19 @@ struct KeptTape {
 };
 
 struct SimResult {
-  absl::Status status;             // the failure that ended the run, if one did
-  RunRecord record;                // of the ranks, as far as they came
-  std::vector<KeptTape> tapes;     // keep_tapes: per rank
-  std::string digest;              // over every rank's recorded gradients, weights and losses, in rank order
+  absl::Status status;          // the failure that ended the run, if one did
+  RunRecord record;             // of the ranks, as far as they came
+  std::vector<KeptTape> tapes;  // keep_tapes: per rank
+  std::string digest;  // over every rank's recorded gradients, weights and losses, in rank order
 };
 
 // Runs all steps with these edits on the scenario's mesh.
-SimResult Simulate(const Scenario& scenario, std::span<const Edit> edits, const Weights& start, const SimOptions& options);
+SimResult Simulate(const Scenario& scenario, std::span<const Edit> edits, const Weights& start,
+                   const SimOptions& options);
 
 // The unsharded reference: `steps` steps from `start`, the data beginning at step `first_step`.
-SimResult SimulateReference(const Scenario& scenario, const Weights& start, int first_step, int steps,
-                            const SimOptions& options);
+SimResult SimulateReference(const Scenario& scenario, const Weights& start, int first_step,
+                            int steps, const SimOptions& options);
 
 // The whole weights at the start of a step, and whether the ranks' replicas agree to the last bit.
 struct Assembled {
@@ -48,8 +51,9 @@ struct Assembled {
 };
 Assembled AssembleWeights(const Scenario& scenario, const RunRecord& record, size_t recorded_step);
 
-// The configuration of the model: sequence parallelism is ineffective at tp 1. The reference of a run has the run's, so that
-// its operations have the same names; on its mesh of size 1 no communication has a peer.
+// The configuration of the model: sequence parallelism is ineffective at tp 1. The reference of a
+// run has the run's, so that its operations have the same names; on its mesh of size 1 no
+// communication has a peer.
 ModelConfig EffectiveModel(const Scenario& scenario);
 FinalizeConfig EffectiveFinalizeConfig(const Scenario& scenario);
 // The steps that are recorded and compared: 1, 1 + record_every, ..., and the last.

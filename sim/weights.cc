@@ -38,7 +38,8 @@ Tensor RandomWeight(const Scenario& scenario, const Param& param) {
   Tensor weight(param.shards.whole());
   const RandomStream stream(scenario.seed, param.name);
   for (int64_t i = 0; i < weight.count(); ++i) {
-    weight.data()[i] = scenario.data.fill == Fill::kExact ? DrawInteger(param.init, stream, i) : Draw(param.init, stream, i);
+    weight.data()[i] = scenario.data.fill == Fill::kExact ? DrawInteger(param.init, stream, i)
+                                                          : Draw(param.init, stream, i);
   }
   return weight;
 }
@@ -55,9 +56,10 @@ absl::StatusOr<Weights> FromCheckpoint(const SafetensorsReader& file, const Para
     const Dims& dims = param.shards.whole();
     SUMONCE_ASSIGN_OR_RETURN(std::vector<double> values, file.Read(param.name));
     if (static_cast<int64_t>(values.size()) != Count(dims)) {
-      return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", param.name, " has the shape [",
-                                                     absl::StrJoin(file.tensors().at(param.name).shape, ", "),
-                                                     "], the scenario's model [", absl::StrJoin(ShapeOf(dims), ", "), "]"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.path(), ": ", param.name, " has the shape [",
+                       absl::StrJoin(file.tensors().at(param.name).shape, ", "),
+                       "], the scenario's model [", absl::StrJoin(ShapeOf(dims), ", "), "]"));
     }
     weights[param.name] = Tensor(dims, std::move(values));
   }
@@ -68,8 +70,10 @@ absl::StatusOr<Weights> FromCheckpoint(const SafetensorsReader& file, const Para
 
 absl::StatusOr<Weights> StartWeights(const Scenario& scenario, const ParamStore& params) {
   if (!scenario.weights_file.empty()) {
-    SUMONCE_ASSIGN_OR_RETURN(const SafetensorsReader file, SafetensorsReader::Open(scenario.weights_file));
-    return HasHfNames(file) ? ImportHfWeights(scenario, file, params) : FromCheckpoint(file, params);
+    SUMONCE_ASSIGN_OR_RETURN(const SafetensorsReader file,
+                             SafetensorsReader::Open(scenario.weights_file));
+    return HasHfNames(file) ? ImportHfWeights(scenario, file, params)
+                            : FromCheckpoint(file, params);
   }
   Weights weights;
   for (const Param& param : params.all()) weights[param.name] = RandomWeight(scenario, param);

@@ -1,4 +1,5 @@
-// Where weights come from: the random source, keyed by (seed, parameter name, global element index), or a safetensors file.
+// Where weights come from: the random source, keyed by (seed, parameter name, global element
+// index), or a safetensors file.
 #pragma once
 
 #include "absl/status/statusor.h"

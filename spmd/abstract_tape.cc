@@ -26,7 +26,8 @@ absl::Status AbstractTape::ForwardNode(int id, const Input* input) {
       values_[id] = Apply(node.scale, values_[node.operands[0]]);
       break;
     case Kind::kCollective:
-      values_[id] = Apply(node.collective.forward, node.collective.group, values_[node.operands[0]], id);
+      values_[id] =
+          Apply(node.collective.forward, node.collective.group, values_[node.operands[0]], id);
       break;
   }
   return absl::OkStatus();
@@ -34,7 +35,8 @@ absl::Status AbstractTape::ForwardNode(int id, const Input* input) {
 
 std::vector<OperandState> AbstractTape::OperandStates(const Node& node) const {
   std::vector<OperandState> operands;
-  for (int operand : node.operands) operands.push_back({.dims = &nodes_[operand].dims, .value = &values_[operand]});
+  for (int operand : node.operands)
+    operands.push_back({.dims = &nodes_[operand].dims, .value = &values_[operand]});
   return operands;
 }
 
@@ -57,7 +59,9 @@ absl::Status AbstractTape::BackwardNode(int id) {
       const std::vector<OperandState> operands = OperandStates(node);
       for (size_t i = 0; i < operands.size(); ++i) {
         if (!nodes_[node.operands[i]].needs_grad) continue;
-        Accumulate(node.operands[i], LocalBackward(node.declaration, operands, values_[id], grads_[id], i, axes, id), id);
+        Accumulate(node.operands[i],
+                   LocalBackward(node.declaration, operands, values_[id], grads_[id], i, axes, id),
+                   id);
       }
       break;
     }
@@ -92,7 +96,8 @@ std::string AbstractTape::CutBy(int node, int atomic_axis) const {
     int earlier = -1;
     for (int operand : current.operands) {
       const State& state = values_[operand];
-      if (state[atomic_axis].layout == Layout::kShard && state[atomic_axis].dim == values_[node][atomic_axis].dim) {
+      if (state[atomic_axis].layout == Layout::kShard &&
+          state[atomic_axis].dim == values_[node][atomic_axis].dim) {
         earlier = operand;
         break;
       }

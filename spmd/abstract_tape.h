@@ -1,5 +1,5 @@
-// The tape that carries states: one run is the proof for every size of every axis that is larger than 1
-// (docs/THEORY.md). Axes of size 1 are erased: everything is Equal along them.
+// The tape that carries states: one run is the proof for every size of every axis that is larger
+// than 1 (docs/THEORY.md). Axes of size 1 are erased: everything is Equal along them.
 #pragma once
 
 #include "spmd/local_rules.h"
@@ -19,7 +19,8 @@ class AbstractTape : public Tape {
   const std::map<std::pair<int, int>, State>& edges() const { return edges_; }
   // What a fault's operation index means: the name of that operation.
   std::string OperationName(int node) const { return node < 0 ? "" : nodes_[node].name; }
-  // The communication (or input) that cut `node`'s value along the atomic axis: "" if it is not a shard.
+  // The communication (or input) that cut `node`'s value along the atomic axis: "" if it is not a
+  // shard.
   std::string CutBy(int node, int atomic_axis) const;
   // The first operation that reads `node`, "" if none does.
   std::string FirstReader(int node) const;

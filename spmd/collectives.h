@@ -1,5 +1,6 @@
-// The dual pairs by their field names (docs/THEORY.md "Pairs of maps"; Megatron-Core tensor_parallel/mappings.py). Each
-// backward map is the transpose of the forward one under the type that it converts.
+// The dual pairs by their field names (docs/THEORY.md "Pairs of maps"; Megatron-Core
+// tensor_parallel/mappings.py). Each backward map is the transpose of the forward one under the
+// type that it converts.
 #pragma once
 
 #include "spmd/tape.h"
@@ -11,18 +12,19 @@ enum class GatherGrad : uint8_t {
   kSplit,          // each rank's input gradient is complete: tensor_parallel_output_grad=False
 };
 
-Value CopyToRegion(Tape& tape, Value x, Axis axis);        // identity | sum              ("f")
-Value ReduceFromRegion(Tape& tape, Value x, Axis axis);    // sum | identity              ("g")
-Value AllReduceBoth(Tape& tape, Value x, Axis axis);       // sum | sum
+Value CopyToRegion(Tape& tape, Value x, Axis axis);      // identity | sum              ("f")
+Value ReduceFromRegion(Tape& tape, Value x, Axis axis);  // sum | identity              ("g")
+Value AllReduceBoth(Tape& tape, Value x, Axis axis);     // sum | sum
 Value AllGather(Tape& tape, Value x, Axis axis, Dim dim, GatherGrad grad);
-Value ReduceScatter(Tape& tape, Value x, Axis axis, Dim dim);  // reduce-scatter | all-gather
-Value ScatterToRegion(Tape& tape, Value x, Axis axis, Dim dim);    // split | all-gather
-Value SliceReplicated(Tape& tape, Value x, Axis axis, Dim dim);    // split | pad
+Value ReduceScatter(Tape& tape, Value x, Axis axis, Dim dim);    // reduce-scatter | all-gather
+Value ScatterToRegion(Tape& tape, Value x, Axis axis, Dim dim);  // split | all-gather
+Value SliceReplicated(Tape& tape, Value x, Axis axis, Dim dim);  // split | pad
 Value AllToAll(Tape& tape, Value x, Axis axis, Dim from, Dim to);
-Value OwnerOnly(Tape& tape, Value x, Axis axis);           // own | own
-Value StopMax(Tape& tape, Value x, Axis axis);             // max | no gradient
+Value OwnerOnly(Tape& tape, Value x, Axis axis);  // own | own
+Value StopMax(Tape& tape, Value x, Axis axis);    // max | no gradient
 
-// Every pair above, for the obligations (spmd/map_test.cc): a dual pair is its own transpose under the types in its name.
+// Every pair above, for the obligations (spmd/map_test.cc): a dual pair is its own transpose under
+// the types in its name.
 struct CollectivePair {
   std::string name;
   MapArgs forward;

@@ -57,7 +57,9 @@ std::string Describe(const Dims& dims) {
     if (text.size() > 1) text += ", ";
     absl::StrAppend(&text, ToAbsl(Name(dim.dim)), "=", dim.units);
     if (dim.parts.size() > 1) {
-      absl::StrAppend(&text, "x(", absl::StrJoin(dim.parts, dim.packing == Packing::kUnitMajor ? "," : "|"), ")");
+      absl::StrAppend(&text, "x(",
+                      absl::StrJoin(dim.parts, dim.packing == Packing::kUnitMajor ? "," : "|"),
+                      ")");
     } else if (dim.parts[0] != 1) {
       absl::StrAppend(&text, "x", dim.parts[0]);
     }

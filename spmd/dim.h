@@ -1,6 +1,7 @@
-// Named dimensions of tensors. A fused feature dimension is named by its shardable part, so that a shard is a block of
-// whole units of one named dimension: a fused qkv output is [s, b, g], g made of `groups` units, each of the parts
-// {q heads, k, v}. Packing says how the parts of the units lie in memory (docs/THEORY.md "Packing").
+// Named dimensions of tensors. A fused feature dimension is named by its shardable part, so that a
+// shard is a block of whole units of one named dimension: a fused qkv output is [s, b, g], g made
+// of `groups` units, each of the parts {q heads, k, v}. Packing says how the parts of the units lie
+// in memory (docs/THEORY.md "Packing").
 #pragma once
 
 #include <cstdint>
@@ -41,9 +42,9 @@ constexpr bool Contains(DimSet set, Dim dim) { return (set & SetOf(dim)) != 0; }
 std::string Describe(DimSet set);  // "s", "g,d", "" if empty
 
 // One dimension of a tensor: `units` units, each of parts with the widths `parts`.
-// kUnitMajor: each unit's parts lie together (Megatron's qkv; mcore-bridge's in_proj). kPartMajor: all units of part
-// 0, then all of part 1 (gate | up; Megatron's in_proj q | k | v | z | beta | alpha). A shard is a block of units, in
-// every part.
+// kUnitMajor: each unit's parts lie together (Megatron's qkv; mcore-bridge's in_proj). kPartMajor:
+// all units of part 0, then all of part 1 (gate | up; Megatron's in_proj q | k | v | z | beta |
+// alpha). A shard is a block of units, in every part.
 enum class Packing : uint8_t { kUnitMajor, kPartMajor };
 
 struct DimExtent {
@@ -52,7 +53,7 @@ struct DimExtent {
   absl::InlinedVector<int64_t, 6> parts = {1};
   Packing packing = Packing::kUnitMajor;
 
-  int64_t width() const;                        // of one unit: the sum of its parts
+  int64_t width() const;  // of one unit: the sum of its parts
   int64_t extent() const { return units * width(); }
   bool plain() const { return parts.size() == 1; }
   // Position in memory of element `i` of part `part` of unit `unit`.
@@ -62,10 +63,10 @@ struct DimExtent {
 
 // The dimensions of a tensor, outermost first. A dimension occurs at most once.
 using Dims = absl::InlinedVector<DimExtent, 5>;
-int64_t Count(const Dims& dims);                      // elements
-int Find(const Dims& dims, Dim dim);                  // position, or -1
+int64_t Count(const Dims& dims);      // elements
+int Find(const Dims& dims, Dim dim);  // position, or -1
 DimSet SetOf(const Dims& dims);
-std::string Describe(const Dims& dims);               // "[s=8, b=2, g=2x(4,4,4)]"
-DimExtent Plain(Dim dim, int64_t extent);             // units of width 1
+std::string Describe(const Dims& dims);    // "[s=8, b=2, g=2x(4,4,4)]"
+DimExtent Plain(Dim dim, int64_t extent);  // units of width 1
 
 }  // namespace sumonce

@@ -14,7 +14,8 @@ constexpr char kCutAndWhole[] = "a dimension is cut in one operand and whole in 
 constexpr char kOtherOrder[] = "operands are cut by several axes in another order";
 constexpr char kMixesCut[] = "the operation needs a whole dimension that is cut";
 constexpr char kMixedOperand[] = "an operand is a mixture of shards";
-constexpr char kMaximaOperand[] = "an operand is each rank's maximum of its slice: no all-reduce MAX yet";
+constexpr char kMaximaOperand[] =
+    "an operand is each rank's maximum of its slice: no all-reduce MAX yet";
 constexpr char kCountedTwice[] = "an addend is counted once per rank in a partial sum";
 constexpr char kAddScales[] = "addends with different factors";
 constexpr char kAddLayouts[] = "addends in different layouts";
@@ -25,7 +26,8 @@ Fault First(const Fault& present, const Fault& added) { return present ? present
 bool IsLinear(const Declaration& declaration, size_t i) { return (declaration.linear >> i) & 1u; }
 
 // Along one axis: the layout of the result, or a reason why there is none.
-AxisState ForwardAxis(const Declaration& declaration, std::span<const OperandState> operands, int a, const char** lost) {
+AxisState ForwardAxis(const Declaration& declaration, std::span<const OperandState> operands, int a,
+                      const char** lost) {
   int partials = 0;
   bool partial_nonlinear = false;
   DimSet why = 0;
@@ -99,15 +101,17 @@ State Addition(std::span<const OperandState> operands, int num_axes, int operati
 }
 
 // One axis of the four legal pairs (value of the result, its gradient); docs/THEORY.md "Backward".
-AxisState BackwardAxis(const Declaration& declaration, std::span<const OperandState> operands, const AxisState& result,
-                       const AxisState& grad, size_t i, int a, const char** lost) {
+AxisState BackwardAxis(const Declaration& declaration, std::span<const OperandState> operands,
+                       const AxisState& result, const AxisState& grad, size_t i, int a,
+                       const char** lost) {
   const AxisState& operand = (*operands[i].value)[a];
   const auto refuse = [&](const char* reason) {
     *lost = reason;
     return AxisState{};
   };
   if (result.layout == Layout::kShard) {
-    if (grad.layout != Layout::kShard || !(grad == result)) return refuse("the gradient of a shard is no shard of it");
+    if (grad.layout != Layout::kShard || !(grad == result))
+      return refuse("the gradient of a shard is no shard of it");
     return operand.layout == Layout::kShard ? operand : Partial(SetOf(result.dim));
   }
   if (result.layout == Layout::kEqual) {
@@ -116,7 +120,8 @@ AxisState BackwardAxis(const Declaration& declaration, std::span<const OperandSt
     }
     return grad;
   }
-  if (result.layout == Layout::kMaxima) return refuse("the gradient of a maximum belongs to one rank only");
+  if (result.layout == Layout::kMaxima)
+    return refuse("the gradient of a maximum belongs to one rank only");
   // Partial results want a complete gradient: every term gets all of it.
   if (grad.layout == Layout::kPartial) {
     return refuse("the gradient of a partial value is partial: terms are missing");
@@ -130,7 +135,8 @@ AxisState BackwardAxis(const Declaration& declaration, std::span<const OperandSt
 
 }  // namespace
 
-State LocalForward(const Declaration& declaration, std::span<const OperandState> operands, int num_axes, int operation) {
+State LocalForward(const Declaration& declaration, std::span<const OperandState> operands,
+                   int num_axes, int operation) {
   if (declaration.addition) return Addition(operands, num_axes, operation);
   State result;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -157,8 +163,9 @@ State LocalForward(const Declaration& declaration, std::span<const OperandState>
   return result;
 }
 
-State LocalBackward(const Declaration& declaration, std::span<const OperandState> operands, const State& result,
-                    const State& result_grad, size_t i, int num_axes, int operation) {
+State LocalBackward(const Declaration& declaration, std::span<const OperandState> operands,
+                    const State& result, const State& result_grad, size_t i, int num_axes,
+                    int operation) {
   State grad;
   grad.scale = result_grad.scale;
   grad.off = result_grad.off;

@@ -1,5 +1,5 @@
-// What a local operation does to states: one rule forward, one backward, for every operation (docs/THEORY.md "Local
-// operations"; soundness there).
+// What a local operation does to states: one rule forward, one backward, for every operation
+// (docs/THEORY.md "Local operations"; soundness there).
 #pragma once
 
 #include <span>
@@ -14,11 +14,14 @@ struct OperandState {
   const State* value = nullptr;
 };
 
-// The result's state. `num_axes`: how many atomic axes there are. `operation`: recorded in new faults.
-State LocalForward(const Declaration& declaration, std::span<const OperandState> operands, int num_axes, int operation);
+// The result's state. `num_axes`: how many atomic axes there are. `operation`: recorded in new
+// faults.
+State LocalForward(const Declaration& declaration, std::span<const OperandState> operands,
+                   int num_axes, int operation);
 
 // The state of operand i's gradient, given the result's value and its gradient.
-State LocalBackward(const Declaration& declaration, std::span<const OperandState> operands, const State& result,
-                    const State& result_grad, size_t i, int num_axes, int operation);
+State LocalBackward(const Declaration& declaration, std::span<const OperandState> operands,
+                    const State& result, const State& result_grad, size_t i, int num_axes,
+                    int operation);
 
 }  // namespace sumonce

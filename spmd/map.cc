@@ -14,7 +14,9 @@ int CutsOf(const State& state, Dim dim) {
   return cuts;
 }
 
-bool InnermostCut(const State& state, const AxisState& axis) { return axis.order == CutsOf(state, axis.dim) - 1; }
+bool InnermostCut(const State& state, const AxisState& axis) {
+  return axis.order == CutsOf(state, axis.dim) - 1;
+}
 
 State& Lose(State& state, const char* reason, int operation) {
   state.lost = {reason, operation};
@@ -34,7 +36,8 @@ void ApplyAxis(const MapArgs& args, int a, State& state, int operation) {
       return;
     case Map::kSum:
     case Map::kAvg:
-      if (axis.layout == Layout::kEqual || axis.layout == Layout::kMixed) state.scale = state.scale * n;
+      if (axis.layout == Layout::kEqual || axis.layout == Layout::kMixed)
+        state.scale = state.scale * n;
       if (axis.layout == Layout::kPartial) axis = Equal();
       if (axis.layout == Layout::kShard) axis = Mixed();
       if (args.map == Map::kAvg) state.scale = state.scale * n.Inverse();
@@ -49,8 +52,10 @@ void ApplyAxis(const MapArgs& args, int a, State& state, int operation) {
       axis = Shard(args.dim, CutsOf(state, args.dim));
       return;
     case Map::kAllGather:
-      if (axis.layout == Layout::kEqual) Lose(state, "all-gather of equal copies lays them side by side", operation);
-      if (axis.layout == Layout::kPartial) Lose(state, "all-gather of partial terms: they are not summed", operation);
+      if (axis.layout == Layout::kEqual)
+        Lose(state, "all-gather of equal copies lays them side by side", operation);
+      if (axis.layout == Layout::kPartial)
+        Lose(state, "all-gather of partial terms: they are not summed", operation);
       if (axis.layout == Layout::kMixed) Lose(state, "all-gather of mixed shards", operation);
       if (axis.layout != Layout::kShard) return;
       if (axis.dim != args.dim || !InnermostCut(state, axis)) {
@@ -93,7 +98,8 @@ void ApplyAxis(const MapArgs& args, int a, State& state, int operation) {
     case Map::kMax:
       // Under a negative factor the maximum would be a minimum: only unscaled maxima are claimed.
       if (axis.layout == Layout::kMaxima && state.scale.IsOne()) axis = Equal();
-      if (axis.layout != Layout::kEqual) Lose(state, "all-reduce MAX of what are no maxima of slices", operation);
+      if (axis.layout != Layout::kEqual)
+        Lose(state, "all-reduce MAX of what are no maxima of slices", operation);
       return;
     case Map::kStop:
       SUMONCE_CHECK(false) << "a stopped gradient has no state";
@@ -105,8 +111,9 @@ bool Joins(Map map) { return map == Map::kAllGather || map == Map::kAllToAll || 
 }  // namespace
 
 std::string_view Name(Map map) {
-  static constexpr std::string_view kNames[] = {"identity", "sum", "avg",        "reduce_scatter", "all_gather", "split",
-                                                "pad",      "all_to_all", "own", "max",            "stop"};
+  static constexpr std::string_view kNames[] = {"identity",   "sum",   "avg", "reduce_scatter",
+                                                "all_gather", "split", "pad", "all_to_all",
+                                                "own",        "max",   "stop"};
   return kNames[static_cast<int>(map)];
 }
 
@@ -137,7 +144,8 @@ State Join(const State& a, const State& b, int operation) {
     const AxisState& x = a[i];
     const AxisState& y = b[i];
     if (x.layout == y.layout && x.layout != Layout::kPartial) {
-      if (x.layout == Layout::kShard && !(x == y)) return Lose(joined, "gradients cut along different dimensions meet", operation);
+      if (x.layout == Layout::kShard && !(x == y))
+        return Lose(joined, "gradients cut along different dimensions meet", operation);
       continue;
     }
     const bool partial_x = x.layout == Layout::kPartial;

@@ -9,7 +9,9 @@ namespace sumonce {
 namespace {
 
 Buffer BufferOf(const Tensor& tensor) {
-  return {.data = const_cast<double*>(tensor.data()), .count = tensor.count(), .dtype = DType::kFloat64};
+  return {.data = const_cast<double*>(tensor.data()),
+          .count = tensor.count(),
+          .dtype = DType::kFloat64};
 }
 
 // n blocks one after the other, as the collectives want them.
@@ -27,7 +29,8 @@ Tensor JoinBlocks(const Tensor& packed, const Dims& block_dims, Dim dim, int n) 
   std::vector<Tensor> blocks;
   const int64_t count = Count(block_dims);
   for (int k = 0; k < n; ++k) {
-    blocks.emplace_back(block_dims, std::vector<double>(packed.data() + k * count, packed.data() + (k + 1) * count));
+    blocks.emplace_back(block_dims, std::vector<double>(packed.data() + k * count,
+                                                        packed.data() + (k + 1) * count));
   }
   return JoinUnits(blocks, dim);
 }
@@ -35,33 +38,38 @@ Tensor JoinBlocks(const Tensor& packed, const Dims& block_dims, Dim dim, int n) 
 absl::Status CheckDim(const Tensor& x, Dim dim, int divisor, std::string_view label) {
   const int position = Find(x.dims(), dim);
   if (position < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(ToAbsl(label), ": ", Describe(x.dims()), " has no dimension ", ToAbsl(Name(dim))));
+    return absl::InvalidArgumentError(absl::StrCat(ToAbsl(label), ": ", Describe(x.dims()),
+                                                   " has no dimension ", ToAbsl(Name(dim))));
   }
   if (x.dims()[position].units % divisor != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(ToAbsl(label), ": dimension ", ToAbsl(Name(dim)), " of ",
-                                                   Describe(x.dims()), " cannot be cut into ", divisor));
+    return absl::InvalidArgumentError(absl::StrCat(ToAbsl(label), ": dimension ", ToAbsl(Name(dim)),
+                                                   " of ", Describe(x.dims()),
+                                                   " cannot be cut into ", divisor));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Tensor> Reduce(Communicator& comm, ReduceOp op, const Tensor& x, std::string_view label) {
+absl::StatusOr<Tensor> Reduce(Communicator& comm, ReduceOp op, const Tensor& x,
+                              std::string_view label) {
   Tensor out(x.dims());
   SUMONCE_RETURN_IF_ERROR(comm.AllReduce(BufferOf(x), BufferOf(out), op, label));
   return out;
 }
 
-absl::StatusOr<Tensor> RunReduceScatter(Communicator& comm, Dim dim, const Tensor& x, std::string_view label) {
+absl::StatusOr<Tensor> RunReduceScatter(Communicator& comm, Dim dim, const Tensor& x,
+                                        std::string_view label) {
   const int n = comm.size();
   SUMONCE_RETURN_IF_ERROR(CheckDim(x, dim, n, label));
   Dims dims = x.dims();
   dims[Find(dims, dim)].units /= n;
   Tensor out(dims);
-  SUMONCE_RETURN_IF_ERROR(comm.ReduceScatter(BufferOf(Blocks(x, dim, n)), BufferOf(out), ReduceOp::kSum, label));
+  SUMONCE_RETURN_IF_ERROR(
+      comm.ReduceScatter(BufferOf(Blocks(x, dim, n)), BufferOf(out), ReduceOp::kSum, label));
   return out;
 }
 
-absl::StatusOr<Tensor> RunAllGather(Communicator& comm, Dim dim, const Tensor& x, std::string_view label) {
+absl::StatusOr<Tensor> RunAllGather(Communicator& comm, Dim dim, const Tensor& x,
+                                    std::string_view label) {
   const int n = comm.size();
   SUMONCE_RETURN_IF_ERROR(CheckDim(x, dim, 1, label));
   Tensor packed({Plain(Dim::kIn, x.count() * n)});
@@ -69,7 +77,8 @@ absl::StatusOr<Tensor> RunAllGather(Communicator& comm, Dim dim, const Tensor& x
   return JoinBlocks(packed, x.dims(), dim, n);
 }
 
-absl::StatusOr<Tensor> RunAllToAll(Communicator& comm, Dim from, Dim to, const Tensor& x, std::string_view label) {
+absl::StatusOr<Tensor> RunAllToAll(Communicator& comm, Dim from, Dim to, const Tensor& x,
+                                   std::string_view label) {
   const int n = comm.size();
   SUMONCE_RETURN_IF_ERROR(CheckDim(x, from, 1, label));
   SUMONCE_RETURN_IF_ERROR(CheckDim(x, to, n, label));
@@ -82,26 +91,29 @@ absl::StatusOr<Tensor> RunAllToAll(Communicator& comm, Dim from, Dim to, const T
 
 }  // namespace
 
-absl::StatusOr<GroupComms> GroupComms::Create(Communicator& world, const Mesh& mesh, const std::vector<Group>& groups) {
+absl::StatusOr<GroupComms> GroupComms::Create(Communicator& world, const Mesh& mesh,
+                                              const std::vector<Group>& groups) {
   GroupComms comms;
   for (const Group& group : groups) {
     if (mesh.size(group) == 1 || comms.comms_.contains(group.name)) continue;
     const std::vector<int> ranks = mesh.Ranks(group, world.rank());
     const int color = *std::min_element(ranks.begin(), ranks.end());
     SUMONCE_ASSIGN_OR_RETURN(comms.comms_[group.name],
-                             world.Split(color, mesh.RankIn(group, world.rank()), absl::StrCat("group ", group.name).c_str()));
+                             world.Split(color, mesh.RankIn(group, world.rank()),
+                                         absl::StrCat("group ", group.name).c_str()));
   }
   return comms;
 }
 
 absl::StatusOr<Communicator*> GroupComms::Find(const Group& group) const {
   const auto found = comms_.find(group.name);
-  if (found == comms_.end()) return absl::NotFoundError(absl::StrCat("no communicator for the group ", group.name));
+  if (found == comms_.end())
+    return absl::NotFoundError(absl::StrCat("no communicator for the group ", group.name));
   return found->second.get();
 }
 
-absl::StatusOr<Tensor> RunMap(const MapArgs& args, const Group& group, const Mesh& mesh, int rank, Communicator* comm,
-                              const Tensor& x, std::string_view label) {
+absl::StatusOr<Tensor> RunMap(const MapArgs& args, const Group& group, const Mesh& mesh, int rank,
+                              Communicator* comm, const Tensor& x, std::string_view label) {
   const int n = mesh.size(group);
   if (n == 1 || args.map == Map::kIdentity) return x;
   const int index = mesh.RankIn(group, rank);
@@ -159,7 +171,8 @@ absl::Status NumericTape::ForwardNode(int id, const Input* input) {
       ScaleInto(values_[id], node.scale.Evaluate(mesh()));
       break;
     case Kind::kCollective: {
-      SUMONCE_ASSIGN_OR_RETURN(values_[id], Communicated(node, node.collective.forward, values_[node.operands[0]], ""));
+      SUMONCE_ASSIGN_OR_RETURN(
+          values_[id], Communicated(node, node.collective.forward, values_[node.operands[0]], ""));
       break;
     }
   }
@@ -167,16 +180,18 @@ absl::Status NumericTape::ForwardNode(int id, const Input* input) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Tensor> NumericTape::Communicated(const Node& node, const MapArgs& args, const Tensor& x,
-                                                 std::string_view direction) {
+absl::StatusOr<Tensor> NumericTape::Communicated(const Node& node, const MapArgs& args,
+                                                 const Tensor& x, std::string_view direction) {
   Communicator* comm = nullptr;
   const Group& group = node.collective.group;
-  const bool moves = args.map != Map::kIdentity && args.map != Map::kSplit && args.map != Map::kPad && args.map != Map::kOwn;
+  const bool moves = args.map != Map::kIdentity && args.map != Map::kSplit &&
+                     args.map != Map::kPad && args.map != Map::kOwn;
   if (moves && mesh().size(group) > 1) {
     SUMONCE_CHECK(comms_ != nullptr) << node.name << " on a mesh without communicators";
     SUMONCE_ASSIGN_OR_RETURN(comm, comms_->Find(group));
   }
-  return RunMap(args, group, mesh(), rank_, comm, x, absl::StrCat(node.name, ToAbsl(direction)).c_str());
+  return RunMap(args, group, mesh(), rank_, comm, x,
+                absl::StrCat(node.name, ToAbsl(direction)).c_str());
 }
 
 absl::Status NumericTape::SeedNode(int id) {
@@ -202,7 +217,8 @@ absl::Status NumericTape::BackwardNode(int id) {
       break;
     }
     case Kind::kCollective: {
-      SUMONCE_ASSIGN_OR_RETURN(Tensor grad, Communicated(node, node.collective.backward, grads_[id], " backward"));
+      SUMONCE_ASSIGN_OR_RETURN(
+          Tensor grad, Communicated(node, node.collective.backward, grads_[id], " backward"));
       SUMONCE_RETURN_IF_ERROR(Accumulate(node.operands[0], id, std::move(grad)));
       break;
     }
@@ -221,7 +237,8 @@ absl::Status NumericTape::BackwardLocal(int id) {
   }
   node.operation->Backward(in, values_[id], grads_[id], grad_in);
   for (size_t i = 0; i < in.size(); ++i) {
-    if (!grad_in[i].empty()) SUMONCE_RETURN_IF_ERROR(Accumulate(node.operands[i], id, std::move(grad_in[i])));
+    if (!grad_in[i].empty())
+      SUMONCE_RETURN_IF_ERROR(Accumulate(node.operands[i], id, std::move(grad_in[i])));
   }
   return absl::OkStatus();
 }
@@ -229,12 +246,14 @@ absl::Status NumericTape::BackwardLocal(int id) {
 absl::Status NumericTape::Accumulate(int operand, int from, Tensor grad) {
   const Dims& dims = nodes_[operand].dims;
   if (!(grad.dims() == dims)) {
-    return absl::InvalidArgumentError(absl::StrCat(nodes_[from].name, " backward: the gradient has ",
-                                                   Describe(grad.dims()), ", its value ", Describe(dims)));
+    return absl::InvalidArgumentError(
+        absl::StrCat(nodes_[from].name, " backward: the gradient has ", Describe(grad.dims()),
+                     ", its value ", Describe(dims)));
   }
   if (keep_gradients_) edges_[{from, operand}] = grad;
   if (grads_[operand].empty()) {
-    // A collective may hand back the very gradient it was given: own elements before adding to them.
+    // A collective may hand back the very gradient it was given: own elements before adding to
+    // them.
     grads_[operand] = std::move(grad);
     return absl::OkStatus();
   }

@@ -19,8 +19,9 @@ absl::Status ShardMap::CheckDivides(const Mesh& mesh) const {
     SUMONCE_CHECK(position >= 0) << Describe(whole_) << " has no dimension " << Name(cut.dim);
     const int size = mesh.size(cut.axis);
     if (left[position].units % size != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(left[position].units, " units of dimension ", ToAbsl(Name(cut.dim)),
-                                                     " cannot be cut by ", ToAbsl(Name(cut.axis)), "=", size));
+      return absl::InvalidArgumentError(absl::StrCat(left[position].units, " units of dimension ",
+                                                     ToAbsl(Name(cut.dim)), " cannot be cut by ",
+                                                     ToAbsl(Name(cut.axis)), "=", size));
     }
     left[position].units /= size;
   }
@@ -56,7 +57,8 @@ State ShardMap::Target(const Mesh& mesh) const {
   for (const Cut& cut : cuts_) {
     for (int axis : mesh.GroupOf(cut.axis).atomic) {
       int order = 0;
-      for (const AxisState& other : state.axes) order += other.layout == Layout::kShard && other.dim == cut.dim;
+      for (const AxisState& other : state.axes)
+        order += other.layout == Layout::kShard && other.dim == cut.dim;
       state[axis] = Shard(cut.dim, order);
     }
   }

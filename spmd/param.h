@@ -1,18 +1,20 @@
-// A parameter as a rank holds it: its share of the weight, its gradient, and the marks that real finalizers read.
+// A parameter as a rank holds it: its share of the weight, its gradient, and the marks that real
+// finalizers read.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "spmd/dim.h"
 #include "absl/status/status.h"
+#include "spmd/dim.h"
 #include "spmd/state.h"
 #include "spmd/tensor.h"
 
 namespace sumonce {
 
-// How a parameter is cut over the mesh, and the one object that slices, assembles and numbers its elements.
+// How a parameter is cut over the mesh, and the one object that slices, assembles and numbers its
+// elements.
 class ShardMap {
  public:
   struct Cut {
@@ -20,16 +22,18 @@ class ShardMap {
     Axis axis;
   };
   ShardMap() = default;
-  // `whole`: the unsharded dimensions. At most one cut per axis; the first cut of a dimension is the slowest.
+  // `whole`: the unsharded dimensions. At most one cut per axis; the first cut of a dimension is
+  // the slowest.
   ShardMap(Dims whole, std::vector<Cut> cuts) : whole_(std::move(whole)), cuts_(std::move(cuts)) {}
 
   const Dims& whole() const { return whole_; }
   const std::vector<Cut>& cuts() const { return cuts_; }
   bool CutBy(Axis axis) const;
 
-  // InvalidArgument when an axis does not divide the units that it cuts: names dimension, units, axis and size.
+  // InvalidArgument when an axis does not divide the units that it cuts: names dimension, units,
+  // axis and size.
   absl::Status CheckDivides(const Mesh& mesh) const;
-  Dims Local(const Mesh& mesh) const;                         // a rank's dimensions
+  Dims Local(const Mesh& mesh) const;  // a rank's dimensions
   Tensor Slice(const Tensor& whole, const Mesh& mesh, int rank) const;
   // For each local element, in order, its index in the whole: random numbers, resharding.
   std::vector<int64_t> GlobalIndices(const Mesh& mesh, int rank) const;
@@ -41,8 +45,8 @@ class ShardMap {
   std::vector<Cut> cuts_;
 };
 
-// Names and meaning as in Megatron-Core (spec: docs/THEORY.md "Marks"). Read by the finalizer when it runs, so mutable
-// at any time, and per rank.
+// Names and meaning as in Megatron-Core (spec: docs/THEORY.md "Marks"). Read by the finalizer when
+// it runs, so mutable at any time, and per rank.
 struct Marks {
   bool sequence_parallel = false;
   bool average_gradients_across_tp_domain = false;
@@ -55,18 +59,20 @@ struct Marks {
 
 struct Init {
   enum class Kind : uint8_t { kNormal, kUniform, kZero, kOne, kLogUniform } kind = Kind::kNormal;
-  double scale = 1.0;   // kNormal: standard deviation; kUniform: half width; kLogUniform: log of uniform(scale, limit)
+  double scale = 1.0;  // kNormal: standard deviation; kUniform: half width; kLogUniform: log of
+                       // uniform(scale, limit)
   double limit = 1.0;
-  double shift = 0.0;   // added
+  double shift = 0.0;  // added
 };
 
 struct Param {
-  std::string name;         // checkpoint name: "decoder.layers.0.self_attention.linear_proj.lora_B"
+  std::string name;  // checkpoint name: "decoder.layers.0.self_attention.linear_proj.lora_B"
   ShardMap shards;
   Init init;
   Marks marks;
   bool requires_grad = true;
-  bool replicated_lora = false;  // the replicated factor of a LoRA pair: what the founding cure marks
+  bool replicated_lora =
+      false;  // the replicated factor of a LoRA pair: what the founding cure marks
 
   // On a rank that computes; empty on the abstract tape.
   Tensor weight;

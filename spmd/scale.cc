@@ -56,7 +56,8 @@ Scale Scale::operator*(const Scale& other) const {
 
 Scale Scale::Inverse() const {
   Scale scale = Rational(denominator_, numerator_);
-  for (int a = 0; a < kMaxAtomicAxes; ++a) scale.exponents_[a] = static_cast<int8_t>(-exponents_[a]);
+  for (int a = 0; a < kMaxAtomicAxes; ++a)
+    scale.exponents_[a] = static_cast<int8_t>(-exponents_[a]);
   return scale;
 }
 
@@ -83,7 +84,8 @@ std::string Scale::Describe(const Mesh& mesh) const {
     absl::StrAppend(&side, side.empty() ? "" : "*", Power(name, std::abs(exponent)));
   };
   std::array<int8_t, kMaxAtomicAxes> left = exponents_;
-  for (Axis axis : {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp, Axis::kEp, Axis::kEtp, Axis::kEdp}) {
+  for (Axis axis :
+       {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp, Axis::kEp, Axis::kEtp, Axis::kEdp}) {
     const Group group = mesh.GroupOf(axis);
     const int exponent = CommonExponent(group, left);
     if (exponent == 0) continue;

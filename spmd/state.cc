@@ -38,7 +38,8 @@ std::string Describe(const State& state, const Mesh& mesh) {
         break;
     }
   }
-  if (!state.scale.IsOne()) absl::StrAppend(&text, text.empty() ? "" : ", ", "times ", state.scale.Describe(mesh));
+  if (!state.scale.IsOne())
+    absl::StrAppend(&text, text.empty() ? "" : ", ", "times ", state.scale.Describe(mesh));
   if (state.off) absl::StrAppend(&text, ", off: ", state.off.reason);
   return text.empty() ? "E" : text;
 }

@@ -1,5 +1,5 @@
-// How the ranks' arrays of one tensor stand to the unsharded reference's (docs/THEORY.md "States"). Values and
-// gradients (cotangents) have the same states.
+// How the ranks' arrays of one tensor stand to the unsharded reference's (docs/THEORY.md "States").
+// Values and gradients (cotangents) have the same states.
 #pragma once
 
 #include <array>
@@ -17,7 +17,8 @@ enum class Layout : uint8_t {
   kShard,    // S: rank k holds slice k of lambda*x along `dim`
   kPartial,  // P: terms, their sum is lambda*x; `why`: the dimensions whose cut made them
   kMixed,    // M: each rank holds the sum of the different slices of lambda*x
-  kMaxima,   // X: each rank holds the maximum over its slice, x is their maximum; only Map::kMax reads it
+  kMaxima,   // X: each rank holds the maximum over its slice, x is their maximum; only Map::kMax
+             // reads it
 };
 
 struct AxisState {
@@ -53,7 +54,8 @@ AxisState Partial(DimSet why);
 AxisState Mixed();
 AxisState Maxima();
 
-// "E", "S(s)", "P(s)", "M" per active axis with the scale: "tp: P(s), dp: S(b)", "tp: E, times tp", "lost: ... at ...".
+// "E", "S(s)", "P(s)", "M" per active axis with the scale: "tp: P(s), dp: S(b)", "tp: E, times tp",
+// "lost: ... at ...".
 std::string Describe(const State& state, const Mesh& mesh);
 
 }  // namespace sumonce

@@ -5,7 +5,8 @@
 
 namespace sumonce {
 
-Tape::Scope::Scope(Tape& tape, std::string_view module) : tape_(tape), outer_length_(tape.path_.size()) {
+Tape::Scope::Scope(Tape& tape, std::string_view module)
+    : tape_(tape), outer_length_(tape.path_.size()) {
   absl::StrAppend(&tape_.path_, outer_length_ == 0 ? "" : ".", ToAbsl(module));
 }
 
@@ -97,16 +98,20 @@ Value Tape::Use(Param& param) {
   node.needs_grad = param.requires_grad;
   node.param = &param;
   const size_t dot = param.name.rfind('.');
-  return Append(std::move(node), absl::StrCat("Use(", param.name.substr(dot == std::string::npos ? 0 : dot + 1), ")").c_str());
+  return Append(
+      std::move(node),
+      absl::StrCat("Use(", param.name.substr(dot == std::string::npos ? 0 : dot + 1), ")").c_str());
 }
 
 Value Tape::Constant(const Input& input) {
   if (!status_.ok()) return {};
-  return Append(Node{.kind = Kind::kInput}, absl::StrCat("Input(", input.name, ")").c_str(), &input);
+  return Append(Node{.kind = Kind::kInput}, absl::StrCat("Input(", input.name, ")").c_str(),
+                &input);
 }
 
 Value Tape::Detach(Value x) {
-  return Communicate({.name = "Detach", .group = {}, .forward = {}, .backward = {.map = Map::kStop}}, x);
+  return Communicate(
+      {.name = "Detach", .group = {}, .forward = {}, .backward = {.map = Map::kStop}}, x);
 }
 
 void Tape::Backward(Value loss) {

@@ -1,9 +1,11 @@
-// The tape: layer code is written once against it and runs in two ways. A NumericTape per rank carries arrays and no
-// states; the AbstractTape carries states and no arrays, once for all ranks and sizes. Backward() replays in reverse on
-// either. Operations of both are matched by name: "<module path>/<operation>#<ordinal in that module>".
+// The tape: layer code is written once against it and runs in two ways. A NumericTape per rank
+// carries arrays and no states; the AbstractTape carries states and no arrays, once for all ranks
+// and sizes. Backward() replays in reverse on either. Operations of both are matched by name:
+// "<module path>/<operation>#<ordinal in that module>".
 //
-// An operation that fails puts its status on the tape and returns an invalid Value; later operations do nothing. The step
-// asks status() once: layer code stays free of error plumbing. One tape belongs to one rank (or to the prover).
+// An operation that fails puts its status on the tape and returns an invalid Value; later
+// operations do nothing. The step asks status() once: layer code stays free of error plumbing. One
+// tape belongs to one rank (or to the prover).
 #pragma once
 
 #include <functional>
@@ -26,8 +28,8 @@ struct Value {
   bool valid() const { return id >= 0; }
 };
 
-// A communication: a pair of maps along one axis. Dual pairs have named constructors in spmd/collectives.h; any other
-// pair is still run: that is how wrong code gets a factor.
+// A communication: a pair of maps along one axis. Dual pairs have named constructors in
+// spmd/collectives.h; any other pair is still run: that is how wrong code gets a factor.
 struct Collective {
   std::string name = "Collective";  // "ReduceScatter", ...
   Group group;
@@ -35,7 +37,8 @@ struct Collective {
   MapArgs backward;
 };
 
-// A constant input: tokens, masks. Never has a gradient. Sliced by its declared cuts, never by a state.
+// A constant input: tokens, masks. Never has a gradient. Sliced by its declared cuts, never by a
+// state.
 struct Input {
   std::string name;
   ShardMap shards;
@@ -48,9 +51,9 @@ class Tape {
 
   struct Node {
     Kind kind = Kind::kLocal;
-    std::string name;               // unique on the tape
-    std::vector<int> operands;      // nodes
-    Dims dims;                      // of the value: a rank's own (numeric) or the whole's (abstract)
+    std::string name;           // unique on the tape
+    std::vector<int> operands;  // nodes
+    Dims dims;                  // of the value: a rank's own (numeric) or the whole's (abstract)
     bool needs_grad = false;
     std::shared_ptr<const Operation> operation;  // kLocal
     Declaration declaration;                     // kLocal
@@ -76,32 +79,34 @@ class Tape {
 
   Value Run(std::shared_ptr<const Operation> operation, std::vector<Value> operands);
   Value Communicate(Collective collective, Value x);
-  Value Multiply(Value x, const Scale& factor);           // times a monomial of group sizes, also backward
-  Value Use(Param& param);                                // once per use: gradients are kept per use
+  Value Multiply(Value x, const Scale& factor);  // times a monomial of group sizes, also backward
+  Value Use(Param& param);                       // once per use: gradients are kept per use
   Value Constant(const Input& input);
-  Value Detach(Value x);                                  // no gradient flows
+  Value Detach(Value x);  // no gradient flows
 
   // Replays in reverse from `loss` (any dims) with the cotangent 1 on every rank.
   void Backward(Value loss);
 
   absl::Status status() const { return status_; }
-  void Fail(absl::Status status);                         // keeps the first
+  void Fail(absl::Status status);  // keeps the first
   const Mesh& mesh() const { return *mesh_; }
   Group GroupOf(Axis axis) const { return mesh_->GroupOf(axis); }
   const Dims& dims(Value x) const;
   const std::vector<Node>& nodes() const { return nodes_; }
-  const std::string& path() const { return path_; }       // of the current module
+  const std::string& path() const { return path_; }  // of the current module
 
   // Called for every collective before it runs; may change its maps or its group (defects, cures).
   std::function<void(const std::string& name, Collective&)> edit_collective;
-  // Called for every use of a parameter, in the forward pass of the module that owns it (marks that change then).
+  // Called for every use of a parameter, in the forward pass of the module that owns it (marks that
+  // change then).
   std::function<void(Param&)> on_use;
 
  protected:
-  // The two ways of running a node that has been appended; sets its dims where the map changes them.
+  // The two ways of running a node that has been appended; sets its dims where the map changes
+  // them.
   virtual absl::Status ForwardNode(int id, const Input* input) = 0;
   virtual absl::Status SeedNode(int id) = 0;
-  virtual absl::Status BackwardNode(int id) = 0;          // only nodes that need a gradient, in reverse
+  virtual absl::Status BackwardNode(int id) = 0;  // only nodes that need a gradient, in reverse
   absl::Status status_;
   std::vector<Node> nodes_;
 

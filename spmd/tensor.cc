@@ -20,12 +20,13 @@ Split3 Around(const Dims& dims, int position) {
   return split;
 }
 
-// Calls copy(offset in the whole, offset in the block, elements) for every run of block `index` of `blocks`.
+// Calls copy(offset in the whole, offset in the block, elements) for every run of block `index` of
+// `blocks`.
 template <typename Copy>
 void ForEachRun(const Dims& whole, int position, int index, int blocks, Copy copy) {
   const DimExtent& extent = whole[position];
-  SUMONCE_CHECK(extent.units % blocks == 0) << Describe(whole) << " cannot be cut into " << blocks << " along "
-                                            << Name(extent.dim);
+  SUMONCE_CHECK(extent.units % blocks == 0)
+      << Describe(whole) << " cannot be cut into " << blocks << " along " << Name(extent.dim);
   DimExtent block = extent;
   block.units = extent.units / blocks;
   const Split3 around = Around(whole, position);
@@ -40,7 +41,8 @@ void ForEachRun(const Dims& whole, int position, int index, int blocks, Copy cop
     }
     for (size_t part = 0; part < extent.parts.size(); ++part) {
       copy((whole_base + extent.Index(first, part, 0)) * around.inner,
-           (block_base + block.Index(0, part, 0)) * around.inner, block.units * extent.parts[part] * around.inner);
+           (block_base + block.Index(0, part, 0)) * around.inner,
+           block.units * extent.parts[part] * around.inner);
     }
   }
 }
@@ -74,7 +76,8 @@ Tensor Tensor::WithDims(Dims dims) const {
 }
 
 void AddInto(Tensor& sum, const Tensor& term) {
-  SUMONCE_CHECK(sum.count() == term.count()) << Describe(sum.dims()) << " + " << Describe(term.dims());
+  SUMONCE_CHECK(sum.count() == term.count())
+      << Describe(sum.dims()) << " + " << Describe(term.dims());
   double* to = sum.data();
   const double* from = term.data();
   for (int64_t i = 0; i < sum.count(); ++i) to[i] += from[i];

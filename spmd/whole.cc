@@ -9,14 +9,16 @@
 namespace sumonce {
 namespace {
 
-// Reduces one atomic axis of the world: `arrays` holds an entry for every rank whose coordinates along the axes already
-// reduced are 0; others are empty.
-bool ReduceAxis(const AxisState& state, const AtomicAxis& axis, std::vector<Tensor>& arrays, double& spread) {
+// Reduces one atomic axis of the world: `arrays` holds an entry for every rank whose coordinates
+// along the axes already reduced are 0; others are empty.
+bool ReduceAxis(const AxisState& state, const AtomicAxis& axis, std::vector<Tensor>& arrays,
+                double& spread) {
   for (size_t rank = 0; rank < arrays.size(); ++rank) {
     const bool first = (static_cast<int>(rank) / axis.stride) % axis.size == 0;
     if (!first || arrays[rank].empty()) continue;
     std::vector<Tensor> line;
-    for (int k = 0; k < axis.size; ++k) line.push_back(arrays[rank + static_cast<size_t>(k) * axis.stride]);
+    for (int k = 0; k < axis.size; ++k)
+      line.push_back(arrays[rank + static_cast<size_t>(k) * axis.stride]);
     for (const Tensor& tensor : line) {
       if (tensor.empty() || tensor.count() != line[0].count()) return false;
     }
@@ -56,7 +58,8 @@ Joined Join(const State& state, const Mesh& mesh, std::span<const Tensor> ranks)
     if (state[static_cast<int>(a)].layout == Layout::kMixed) return joined;
     axes.push_back(static_cast<int>(a));
   }
-  std::stable_sort(axes.begin(), axes.end(), [&](int a, int b) { return state[a].order > state[b].order; });
+  std::stable_sort(axes.begin(), axes.end(),
+                   [&](int a, int b) { return state[a].order > state[b].order; });
   for (int a : axes) {
     if (!ReduceAxis(state[a], mesh.atomic()[a], arrays, joined.spread)) return Joined();
   }

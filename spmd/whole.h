@@ -1,5 +1,5 @@
-// The inverse of sharding: from the ranks' arrays and the state that they are in, the whole tensor (docs/THEORY.md
-// "States"). What a state claims is checked here, on numbers.
+// The inverse of sharding: from the ranks' arrays and the state that they are in, the whole tensor
+// (docs/THEORY.md "States"). What a state claims is checked here, on numbers.
 #pragma once
 
 #include <span>
@@ -14,8 +14,9 @@ struct Joined {
   double spread = 0;  // the largest difference between copies that the state calls equal
 };
 
-// E axes: the copies are compared and the first is taken; P axes: summed in rank order; S axes: joined, the innermost cut
-// first. `ranks`: one array per world rank. Mixed or lost states give an empty result. Scale is not divided out.
+// E axes: the copies are compared and the first is taken; P axes: summed in rank order; S axes:
+// joined, the innermost cut first. `ranks`: one array per world rank. Mixed or lost states give an
+// empty result. Scale is not divided out.
 Joined Join(const State& state, const Mesh& mesh, std::span<const Tensor> ranks);
 
 }  // namespace sumonce

@@ -48,9 +48,11 @@ std::string MixerOf(const std::string& param) {
 
 void MissingSum(const Verdict& verdict, std::vector<Candidate>& candidates) {
   const Axis axis = verdict.axis.value_or(Axis::kTp);
-  if (axis == Axis::kTp) candidates.push_back({SetMark(verdict.param, Mark::kSequenceParallel, true)});
+  if (axis == Axis::kTp)
+    candidates.push_back({SetMark(verdict.param, Mark::kSequenceParallel, true)});
   if (axis == Axis::kTp) {
-    candidates.push_back({SetMark(verdict.param, Mark::kSequenceParallel, true, When::kAfterBackward)});
+    candidates.push_back(
+        {SetMark(verdict.param, Mark::kSequenceParallel, true, When::kAfterBackward)});
   }
   candidates.push_back({AddRule(verdict.param, axis)});
 }
@@ -59,12 +61,15 @@ void DoubleSum(const Verdict& verdict, std::vector<Candidate>& candidates) {
   if (verdict.axis == Axis::kTp) {
     const std::string mixer = MixerOf(verdict.param);
     if (!mixer.empty()) {
-      candidates.push_back({{.kind = RegionMarksEdit{.module = mixer, .marks = RegionMarks::kLeaveOff}}});
+      candidates.push_back(
+          {{.kind = RegionMarksEdit{.module = mixer, .marks = RegionMarks::kLeaveOff}}});
     }
     candidates.push_back({SetMark(verdict.param, Mark::kSequenceParallel, false)});
-    candidates.push_back({SetMark(verdict.param, Mark::kSequenceParallel, false, When::kAfterBackward)});
+    candidates.push_back(
+        {SetMark(verdict.param, Mark::kSequenceParallel, false, When::kAfterBackward)});
   }
-  for (const std::string& rule : RulesOf(verdict)) candidates.push_back({DropRule(verdict.param, rule)});
+  for (const std::string& rule : RulesOf(verdict))
+    candidates.push_back({DropRule(verdict.param, rule)});
 }
 
 void Averaged(const Verdict& verdict, std::vector<Candidate>& candidates) {
@@ -72,7 +77,8 @@ void Averaged(const Verdict& verdict, std::vector<Candidate>& candidates) {
   candidates.push_back({unaveraged});
   candidates.push_back({unaveraged, SetMark(verdict.param, Mark::kSequenceParallel, true)});
   for (const std::string& rule : RulesOf(verdict)) {
-    candidates.push_back({DropRule(verdict.param, rule), AddRule(verdict.param, verdict.axis.value_or(Axis::kTp))});
+    candidates.push_back(
+        {DropRule(verdict.param, rule), AddRule(verdict.param, verdict.axis.value_or(Axis::kTp))});
   }
 }
 
@@ -82,12 +88,14 @@ void MixedShards(const Verdict& verdict, std::vector<Candidate>& candidates) {
   candidates.push_back({unmarked});
   candidates.push_back({unaveraged});
   candidates.push_back({unmarked, unaveraged});
-  for (const std::string& rule : RulesOf(verdict)) candidates.push_back({DropRule(verdict.param, rule)});
+  for (const std::string& rule : RulesOf(verdict))
+    candidates.push_back({DropRule(verdict.param, rule)});
 }
 
 void WrongGroup(const Verdict& verdict, std::vector<Candidate>& candidates) {
   for (const std::string& rule : RulesOf(verdict)) {
-    candidates.push_back({DropRule(verdict.param, rule), AddRule(verdict.param, verdict.axis.value_or(Axis::kTp))});
+    candidates.push_back(
+        {DropRule(verdict.param, rule), AddRule(verdict.param, verdict.axis.value_or(Axis::kTp))});
   }
 }
 
@@ -97,7 +105,8 @@ void Upstream(const Verdict& verdict, std::vector<Candidate>& candidates) {
   for (Direction direction : {Direction::kBackward, Direction::kForward}) {
     for (Map map : {Map::kReduceScatter, Map::kAllGather, Map::kSum, Map::kSplit, Map::kIdentity}) {
       candidates.push_back(
-          {{.kind = CollectiveEdit{.operation = verdict.operation, .direction = direction, .map = map}}});
+          {{.kind = CollectiveEdit{
+                .operation = verdict.operation, .direction = direction, .map = map}}});
     }
   }
 }
@@ -106,7 +115,8 @@ void Upstream(const Verdict& verdict, std::vector<Candidate>& candidates) {
 void Both(const Verdict& verdict, std::vector<Candidate>& candidates) {
   const Edit dp = AddRule(verdict.param, Axis::kDp);
   candidates.push_back({SetMark(verdict.param, Mark::kSequenceParallel, true), dp});
-  candidates.push_back({SetMark(verdict.param, Mark::kSequenceParallel, true, When::kAfterBackward), dp});
+  candidates.push_back(
+      {SetMark(verdict.param, Mark::kSequenceParallel, true, When::kAfterBackward), dp});
   candidates.push_back({AddRule(verdict.param, Axis::kTp), dp});
 }
 
@@ -147,7 +157,8 @@ CureTrial TrialOf(const Candidate& candidate) {
   return trial;
 }
 
-bool Accepts(const Scenario& scenario, std::span<const Edit> edits, const Candidate& candidate, const Verdict& verdict) {
+bool Accepts(const Scenario& scenario, std::span<const Edit> edits, const Candidate& candidate,
+             const Verdict& verdict) {
   std::vector<Edit> all(edits.begin(), edits.end());
   all.insert(all.end(), candidate.begin(), candidate.end());
   const ProofRun run = Prove(scenario, all);
@@ -163,7 +174,8 @@ bool Accepts(const Scenario& scenario, std::span<const Edit> edits, const Candid
 
 }  // namespace
 
-std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const Edit> edits, const Verdict& verdict) {
+std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const Edit> edits,
+                                     const Verdict& verdict) {
   for (const Candidate& candidate : CandidatesFor(verdict)) {
     if (!Accepts(scenario, edits, candidate, verdict)) continue;
     return TrialOf(candidate);
@@ -181,7 +193,8 @@ std::optional<CureTrial> ProposeRunCure(const Scenario& scenario, std::span<cons
   for (When when : {When::kAtBuild, When::kAfterBackward}) {
     for (bool set : {true, false}) {
       Candidate candidate;
-      for (const auto& [param, mark] : disagreeing) candidate.push_back(SetMark(param, mark, set, when));
+      for (const auto& [param, mark] : disagreeing)
+        candidate.push_back(SetMark(param, mark, set, when));
       if (Accepts(scenario, edits, candidate, verdict)) return TrialOf(candidate);
     }
   }

@@ -1,5 +1,5 @@
-// Cures that a mechanism suggests, most specific first. A candidate is proposed only if the proof of the edited scenario says
-// that the parameter is right; the runner then tries it in numbers.
+// Cures that a mechanism suggests, most specific first. A candidate is proposed only if the proof
+// of the edited scenario says that the parameter is right; the runner then tries it in numbers.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,13 @@
 
 namespace sumonce {
 
-// The first candidate that the proof accepts for this verdict's parameter, or none: then no mark, rule or communication
-// that we know of cures it. `edits`: what the run had (its defects).
-std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const Edit> edits, const Verdict& verdict);
+// The first candidate that the proof accepts for this verdict's parameter, or none: then no mark,
+// rule or communication that we know of cures it. `edits`: what the run had (its defects).
+std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const Edit> edits,
+                                     const Verdict& verdict);
 
-// For a run that ended in a mismatch or a deadlock: where ranks disagree on a parameter's marks, the same mark on all.
+// For a run that ended in a mismatch or a deadlock: where ranks disagree on a parameter's marks,
+// the same mark on all.
 std::optional<CureTrial> ProposeRunCure(const Scenario& scenario, std::span<const Edit> edits);
 
 }  // namespace sumonce

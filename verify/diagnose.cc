@@ -70,7 +70,8 @@ class ParamDiagnosis {
       return verdict_;
     }
     before_ = Recover(contributions_, reference_->contribution);
-    verdict_.per_rank = PerRankLines(finalized_, reference_->finalized(), param_.shards, *inputs_.mesh);
+    verdict_.per_rank =
+        PerRankLines(finalized_, reference_->finalized(), param_.shards, *inputs_.mesh);
     if (before_.found && after_.found) return Judged();
     if (before_.found) return FinalizerUnknown();
     return ContributionWrong();
@@ -103,16 +104,19 @@ class ParamDiagnosis {
   }
 
   void Margin(const RecoveredState& recovered) {
-    verdict_.evidence.push_back(absl::StrFormat("greatest difference %.3g, allowed %.3g (%.0f roundings)",
-                                                recovered.diff_abs_max, recovered.allowed, inputs_.tolerance.height));
+    verdict_.evidence.push_back(
+        absl::StrFormat("greatest difference %.3g, allowed %.3g (%.0f roundings)",
+                        recovered.diff_abs_max, recovered.allowed, inputs_.tolerance.height));
   }
 
   // Both sides are states: the table says what happened.
   Verdict Judged() {
     for (const State& state : before_.all) {
-      if (state.axes == before_.state.axes && state.scale == inputs_.sound_scale) before_.state = state;
+      if (state.axes == before_.state.axes && state.scale == inputs_.sound_scale)
+        before_.state = state;
     }
-    const Judgement judgement = Judge(target_, before_.state, LoggedAfter(), inputs_.sound_scale, *inputs_.mesh);
+    const Judgement judgement =
+        Judge(target_, before_.state, LoggedAfter(), inputs_.sound_scale, *inputs_.mesh);
     verdict_.outcome = judgement.outcome;
     verdict_.mechanism = judgement.mechanism;
     verdict_.axis = judgement.axis;
@@ -126,8 +130,8 @@ class ParamDiagnosis {
     return verdict_;
   }
 
-  // Axes of equal sizes give equal factors: of the states that fit, the one that the communication log predicts from what
-  // the ranks contributed, through the table of maps.
+  // Axes of equal sizes give equal factors: of the states that fit, the one that the communication
+  // log predicts from what the ranks contributed, through the table of maps.
   State LoggedAfter() const {
     State predicted = before_.state;
     for (const ParamRecord::Reduction& reduction : records_[0]->log) {
@@ -136,7 +140,8 @@ class ParamDiagnosis {
       predicted = Apply({.map = reduction.map}, group, predicted, -1);
     }
     for (const State& state : after_.all) {
-      if (!predicted.lost && state.scale == predicted.scale && SameLayouts(state, predicted)) return state;
+      if (!predicted.lost && state.scale == predicted.scale && SameLayouts(state, predicted))
+        return state;
     }
     return after_.state;
   }
@@ -150,24 +155,28 @@ class ParamDiagnosis {
 
   std::string TimesTheReference() const {
     const Scale& scale = after_.state.scale;
-    return scale.IsOne() ? "the reference" : absl::StrCat(scale.Describe(*inputs_.mesh), " times the reference");
+    return scale.IsOne() ? "the reference"
+                         : absl::StrCat(scale.Describe(*inputs_.mesh), " times the reference");
   }
 
   void Sentence() {
     switch (verdict_.mechanism) {
       case Mechanism::kMissingSum:
       case Mechanism::kWrongGroup:
-        verdict_.evidence.push_back(absl::StrCat("the ranks' values add up to ", TimesTheReference()));
+        verdict_.evidence.push_back(
+            absl::StrCat("the ranks' values add up to ", TimesTheReference()));
         return;
       case Mechanism::kMixedShards:
         verdict_.evidence.push_back("each rank holds the sum of the ranks' different slices");
         return;
       default:
-        verdict_.evidence.push_back(absl::StrCat("every rank holds ", verdict_.coefficient, " times the reference"));
+        verdict_.evidence.push_back(
+            absl::StrCat("every rank holds ", verdict_.coefficient, " times the reference"));
     }
   }
 
-  // What the finalizer's steps did along the axis, from the numbers of one group; several templates: what would decide.
+  // What the finalizer's steps did along the axis, from the numbers of one group; several
+  // templates: what would decide.
   void Ambiguities() {
     const Axis axis = verdict_.axis.value_or(Axis::kTp);
     const std::vector<int> ranks = inputs_.mesh->Ranks(inputs_.mesh->GroupOf(axis), 0);
@@ -180,43 +189,50 @@ class ParamDiagnosis {
       after.push_back(records_[rank]->finalized().values());
       magnitude += MaxAbs(contributions_[rank]) + MaxAbs(finalized_[rank]);
     }
-    if (inputs_.mesh->world_size() != static_cast<int>(ranks.size())) return;  // other axes acted too
+    if (inputs_.mesh->world_size() != static_cast<int>(ranks.size()))
+      return;  // other axes acted too
     const RecoveredAction action = RecoverAction(before, after, inputs_.tolerance.For(magnitude));
     if (action.fits.size() < 2) return;
-    verdict_.evidence.push_back(absl::StrCat("the numbers alone fit ", absl::StrJoin(action.fits, ", "), ": ",
-                                             WhatWouldDecide(action)));
+    verdict_.evidence.push_back(absl::StrCat(
+        "the numbers alone fit ", absl::StrJoin(action.fits, ", "), ": ", WhatWouldDecide(action)));
   }
 
-  // Sound contributions, but what came out is no state of the reference: a rank's term is missing in a group.
+  // Sound contributions, but what came out is no state of the reference: a rank's term is missing
+  // in a group.
   Verdict FinalizerUnknown() {
     for (Axis axis : {Axis::kTp, Axis::kDp}) {
       const std::vector<int> group = inputs_.mesh->Ranks(inputs_.mesh->GroupOf(axis), 0);
-      if (group.size() < 2 || inputs_.mesh->world_size() != static_cast<int>(group.size())) continue;
+      if (group.size() < 2 || inputs_.mesh->world_size() != static_cast<int>(group.size()))
+        continue;
       std::vector<std::span<const double>> before;
       std::vector<std::span<const double>> after;
       for (int rank : group) {
         before.push_back(records_[rank]->contribution.values());
         after.push_back(records_[rank]->finalized().values());
       }
-      const RecoveredAction action = RecoverAction(before, after, inputs_.tolerance.For(MaxAbs(reference_->contribution)));
+      const RecoveredAction action =
+          RecoverAction(before, after, inputs_.tolerance.For(MaxAbs(reference_->contribution)));
       verdict_.axis = axis;
       verdict_.action = absl::StrJoin(action.fits, " or ");
       for (const std::string& fit : action.fits) {
         if (fit.ends_with(" lost")) {
-          verdict_.evidence.push_back(absl::StrCat("the sum over ", ToAbsl(Name(axis)), " lacks one term: ", fit));
+          verdict_.evidence.push_back(
+              absl::StrCat("the sum over ", ToAbsl(Name(axis)), " lacks one term: ", fit));
         }
       }
     }
     return Wrong(Mechanism::kLostContribution);
   }
 
-  // The buffer that went into the finalizer is already wrong: accumulation, this rank's backward, or what arrived there.
+  // The buffer that went into the finalizer is already wrong: accumulation, this rank's backward,
+  // or what arrived there.
   Verdict ContributionWrong() {
     if (CheckAccumulation()) return verdict_;
     if (CheckLocal()) return verdict_;
     if (CheckUses()) return verdict_;
     verdict_.evidence.push_back(absl::StrFormat(
-        "the contributions are no terms, copies or slices of the reference's gradient (largest entry %.3g, allowed %.3g)",
+        "the contributions are no terms, copies or slices of the reference's gradient (largest "
+        "entry %.3g, allowed %.3g)",
         MaxAbs(reference_->contribution), inputs_.tolerance.For(MaxAbs(reference_->contribution))));
     return Wrong(Mechanism::kUpstream, "");
   }
@@ -236,7 +252,8 @@ class ParamDiagnosis {
       Tensor negative = sums[rank].Clone();
       ScaleInto(negative, -1);
       AddInto(excess, negative);
-      const double allowed = inputs_.tolerance.For(MaxAbs(sums[rank]) + MaxAbs(records_[rank]->contribution));
+      const double allowed =
+          inputs_.tolerance.For(MaxAbs(sums[rank]) + MaxAbs(records_[rank]->contribution));
       if (MaxAbs(excess) <= allowed) continue;
       NameExcess(static_cast<int>(rank), excess, allowed);
       return true;
@@ -251,8 +268,9 @@ class ParamDiagnosis {
         Tensor term = terms[u].Clone();
         ScaleInto(term, sign);
         if (!Compare(excess, term, allowed).equal) continue;
-        verdict_.evidence.push_back(absl::StrCat("on rank ", rank, " the term of microbatch ", u,
-                                                 sign < 0 ? " is missing from the buffer" : " is in the buffer twice"));
+        verdict_.evidence.push_back(
+            absl::StrCat("on rank ", rank, " the term of microbatch ", u,
+                         sign < 0 ? " is missing from the buffer" : " is in the buffer twice"));
         Wrong(Mechanism::kLostContribution);
         return;
       }
@@ -260,17 +278,20 @@ class ParamDiagnosis {
     if (!step_.previous.empty()) {
       const Tensor& stale = step_.previous[rank]->params.at(param_.name).finalized();
       if (Compare(excess, stale, allowed).equal) {
-        verdict_.evidence.push_back(absl::StrCat("on rank ", rank, " the buffer still holds the gradient of step ",
+        verdict_.evidence.push_back(absl::StrCat("on rank ", rank,
+                                                 " the buffer still holds the gradient of step ",
                                                  step_.previous[rank]->step));
         Wrong(Mechanism::kStale);
         return;
       }
     }
-    verdict_.evidence.push_back(absl::StrCat("on rank ", rank, " the buffer is not the sum of the microbatches' terms"));
+    verdict_.evidence.push_back(
+        absl::StrCat("on rank ", rank, " the buffer is not the sum of the microbatches' terms"));
     Wrong(Mechanism::kLostContribution);
   }
 
-  // What backward computed against what was handed on: the same numbers elsewhere, or another factor on some ranks.
+  // What backward computed against what was handed on: the same numbers elsewhere, or another
+  // factor on some ranks.
   bool CheckLocal() {
     for (size_t rank = 0; rank < records_.size(); ++rank) {
       Tensor computed = Tensor(records_[rank]->contribution.dims());
@@ -282,9 +303,12 @@ class ParamDiagnosis {
       std::vector<double> b(handed.values().begin(), handed.values().end());
       std::sort(a.begin(), a.end());
       std::sort(b.begin(), b.end());
-      const bool permuted = Compare(Tensor(computed.dims(), a), Tensor(handed.dims(), b), allowed).equal;
-      verdict_.evidence.push_back(absl::StrCat("rank ", rank, permuted ? " has the right numbers at wrong places"
-                                                                       : "'s gradient is not what its backward gives"));
+      const bool permuted =
+          Compare(Tensor(computed.dims(), a), Tensor(handed.dims(), b), allowed).equal;
+      verdict_.evidence.push_back(absl::StrCat("rank ", rank,
+                                               permuted
+                                                   ? " has the right numbers at wrong places"
+                                                   : "'s gradient is not what its backward gives"));
       Wrong(permuted ? Mechanism::kWrongShard : Mechanism::kLocalGradient);
       return true;
     }
@@ -311,7 +335,8 @@ class ParamDiagnosis {
     }
     if (!differ) return false;
     verdict_.axis = Axis::kTp;
-    verdict_.evidence.push_back(absl::StrCat("its uses are sound one by one, in different states: ", absl::StrJoin(states, "; ")));
+    verdict_.evidence.push_back(absl::StrCat("its uses are sound one by one, in different states: ",
+                                             absl::StrJoin(states, "; ")));
     Wrong(Mechanism::kMixedUse);
     return true;
   }
@@ -335,8 +360,8 @@ Verdict DiagnoseParam(const DiagnoseInputs& inputs, const ComparedStep& step, co
   return ParamDiagnosis(inputs, step, param).Run();
 }
 
-std::vector<std::string> PerRankLines(const std::vector<Tensor>& ranks, const Tensor& reference, const ShardMap& shards,
-                                      const Mesh& mesh) {
+std::vector<std::string> PerRankLines(const std::vector<Tensor>& ranks, const Tensor& reference,
+                                      const ShardMap& shards, const Mesh& mesh) {
   std::vector<std::string> lines;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const double norm = Norm(shards.Slice(reference, mesh, static_cast<int>(rank)));

@@ -1,4 +1,5 @@
-// From records to verdicts, by numbers and the reference alone: the proof is not asked, so that the two can disagree.
+// From records to verdicts, by numbers and the reference alone: the proof is not asked, so that the
+// two can disagree.
 #pragma once
 
 #include <map>
@@ -17,22 +18,24 @@ struct ComparedStep {
   int step = 1;
   std::vector<const StepRecord*> ranks;
   const StepRecord* reference = nullptr;
-  std::vector<const StepRecord*> previous;   // the step before, if it was recorded: for stale buffers
+  std::vector<const StepRecord*>
+      previous;  // the step before, if it was recorded: for stale buffers
 };
 
 struct DiagnoseInputs {
   const Scenario* scenario = nullptr;
   const Mesh* mesh = nullptr;
-  ParamStore* params = nullptr;              // of any rank's model: names and shards
-  Scale sound_scale;                         // of sound contributions (mean of cells: dp)
+  ParamStore* params = nullptr;  // of any rank's model: names and shards
+  Scale sound_scale;             // of sound contributions (mean of cells: dp)
   Tolerance tolerance;
 };
 
-// The verdict of one parameter in one step. UPSTREAM verdicts have no operation yet: Localize names it.
+// The verdict of one parameter in one step. UPSTREAM verdicts have no operation yet: Localize names
+// it.
 Verdict DiagnoseParam(const DiagnoseInputs& inputs, const ComparedStep& step, const Param& param);
 
 // "rank 2: 0.38 of the reference's norm", one line a rank.
-std::vector<std::string> PerRankLines(const std::vector<Tensor>& ranks, const Tensor& reference, const ShardMap& shards,
-                                      const Mesh& mesh);
+std::vector<std::string> PerRankLines(const std::vector<Tensor>& ranks, const Tensor& reference,
+                                      const ShardMap& shards, const Mesh& mesh);
 
 }  // namespace sumonce

@@ -1,4 +1,5 @@
-// What a scenario says must be found, against what was found. A trained parameter that no expectation names must be right.
+// What a scenario says must be found, against what was found. A trained parameter that no
+// expectation names must be right.
 #pragma once
 
 #include <map>
@@ -12,8 +13,9 @@
 namespace sumonce {
 
 struct Matched {
-  std::vector<std::string> failures;                       // one sentence each
-  std::map<std::string, const Expectation*> met;           // parameter ("" for the run) -> the expectation it meets
+  std::vector<std::string> failures;  // one sentence each
+  std::map<std::string, const Expectation*>
+      met;  // parameter ("" for the run) -> the expectation it meets
 };
 
 // `expectations`: the scenario's, or none for a run that must be right everywhere.

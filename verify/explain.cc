@@ -35,7 +35,8 @@ std::vector<std::string> ExplainClass(const ProofRun& proof, const std::string& 
       const GradClass grad_class = ClassOf(grad, proof.sound_scale, axis, *proof.mesh);
       for (const Tape::Node& node : nodes) {
         if (node.name != reader) continue;
-        lines.push_back(absl::StrCat("used at ", reader, ", ", CutBeside(proof, node, static_cast<int>(id), group.atomic[0]),
+        lines.push_back(absl::StrCat("used at ", reader, ", ",
+                                     CutBeside(proof, node, static_cast<int>(id), group.atomic[0]),
                                      ": class ", ToAbsl(Name(grad_class)), " over ", group.name));
       }
     }

@@ -26,7 +26,8 @@ class Folder {
       path_ = dir + "/" + leaf;
       return;
     }
-    std::string pattern = (std::filesystem::temp_directory_path() / "sumonce_export_XXXXXX").string();
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "sumonce_export_XXXXXX").string();
     if (mkdtemp(pattern.data())) path_ = pattern;
     temporary_ = true;
   }
@@ -42,10 +43,13 @@ class Folder {
   bool temporary_ = false;
 };
 
-// What each tp rank of dp rank 0 trained, against rank 0's copy, which is what the export holds of a replicated factor.
+// What each tp rank of dp rank 0 trained, against rank 0's copy, which is what the export holds of
+// a replicated factor.
 std::string ReplicaEvidence(const Param& param, const Mesh& mesh, const RunRecord& record) {
   const std::vector<int> ranks = mesh.Ranks(mesh.GroupOf(Axis::kTp), 0);
-  const auto weight = [&](int rank) { return record.ranks[rank].back().params.at(param.name).weight_after; };
+  const auto weight = [&](int rank) {
+    return record.ranks[rank].back().params.at(param.name).weight_after;
+  };
   const Tensor first = weight(ranks[0]);
   std::vector<std::string> differing;
   for (size_t i = 1; i < ranks.size(); ++i) {
@@ -55,31 +59,37 @@ std::string ReplicaEvidence(const Param& param, const Mesh& mesh, const RunRecor
       // As stored: float32 hides differences of the last bits.
       const float a = static_cast<float>(first.data()[k]);
       const float b = static_cast<float>(other.data()[k]);
-      diff_abs_max = std::max(diff_abs_max, std::fabs(static_cast<double>(a) - static_cast<double>(b)));
+      diff_abs_max =
+          std::max(diff_abs_max, std::fabs(static_cast<double>(a) - static_cast<double>(b)));
     }
     if (diff_abs_max > 0) differing.push_back(absl::StrCat("rank ", i, " by up to ", diff_abs_max));
   }
   if (differing.empty()) return "";
-  return absl::StrCat("EXPORT_DIFFERS: the exported is rank 0's copy; trained copies differ from it: ",
-                      absl::StrJoin(differing, ", "));
+  return absl::StrCat(
+      "EXPORT_DIFFERS: the exported is rank 0's copy; trained copies differ from it: ",
+      absl::StrJoin(differing, ", "));
 }
 
-absl::Status SameAsWritten(const std::map<std::string, TensorToWrite>& written, const SafetensorsReader& file) {
+absl::Status SameAsWritten(const std::map<std::string, TensorToWrite>& written,
+                           const SafetensorsReader& file) {
   for (const auto& [name, tensor] : written) {
     SUMONCE_ASSIGN_OR_RETURN(const std::vector<double> values, file.Read(name));
     for (size_t i = 0; i < values.size(); ++i) {
       if (values[i] != static_cast<double>(static_cast<float>(tensor.values[i]))) {
-        return absl::DataLossError(absl::StrCat(file.path(), ": ", name, " element ", i, " reads ", values[i]));
+        return absl::DataLossError(
+            absl::StrCat(file.path(), ": ", name, " element ", i, " reads ", values[i]));
       }
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status WriteAndReadBack(const Scenario& scenario, const RunRecord& record, const std::string& dir, bool overwrite,
+absl::Status WriteAndReadBack(const Scenario& scenario, const RunRecord& record,
+                              const std::string& dir, bool overwrite,
                               std::vector<std::string>& notes) {
   SUMONCE_RETURN_IF_ERROR(ExportAdapter(scenario, record, dir, overwrite));
-  SUMONCE_ASSIGN_OR_RETURN(const SafetensorsReader file, SafetensorsReader::Open(dir + "/adapter_model.safetensors"));
+  SUMONCE_ASSIGN_OR_RETURN(const SafetensorsReader file,
+                           SafetensorsReader::Open(dir + "/adapter_model.safetensors"));
   SUMONCE_RETURN_IF_ERROR(SameAsWritten(AdapterTensors(scenario, record), file));
   for (const auto& [name, info] : file.tensors()) {
     SUMONCE_ASSIGN_OR_RETURN(const std::vector<double> values, file.Read(name));
@@ -92,8 +102,8 @@ absl::Status WriteAndReadBack(const Scenario& scenario, const RunRecord& record,
 
 }  // namespace
 
-ExportCheck CheckExported(const Scenario& scenario, const RunRecord& record, const std::string& dir, bool overwrite,
-                          const std::string& name) {
+ExportCheck CheckExported(const Scenario& scenario, const RunRecord& record, const std::string& dir,
+                          bool overwrite, const std::string& name) {
   ExportCheck check;
   const Folder folder(dir, name);
   if (folder.path().empty()) {
@@ -101,7 +111,8 @@ ExportCheck CheckExported(const Scenario& scenario, const RunRecord& record, con
     return check;
   }
   check.status = WriteAndReadBack(scenario, record, folder.path(), overwrite, check.notes);
-  if (!folder.temporary() && check.status.ok()) check.notes.push_back(absl::StrCat("adapter exported to ", folder.path()));
+  if (!folder.temporary() && check.status.ok())
+    check.notes.push_back(absl::StrCat("adapter exported to ", folder.path()));
   const Mesh mesh = *Mesh::Create(scenario.mesh);
   Model model(EffectiveModel(scenario));
   for (const Param& param : model.params().all()) {

@@ -12,13 +12,15 @@
 namespace sumonce {
 
 struct ExportCheck {
-  absl::Status status;                         // of writing and reading
-  std::map<std::string, std::string> differs;  // parameter -> evidence: the exported is not what every rank trained
-  std::vector<std::string> notes;              // where it was written; all-zero tensors in it
+  absl::Status status;  // of writing and reading
+  std::map<std::string, std::string>
+      differs;  // parameter -> evidence: the exported is not what every rank trained
+  std::vector<std::string> notes;  // where it was written; all-zero tensors in it
 };
 
-// Exports below `dir` (empty: a temporary that is removed again) as mcore-bridge does, reads the files back and compares.
-ExportCheck CheckExported(const Scenario& scenario, const RunRecord& record, const std::string& dir, bool overwrite,
-                          const std::string& name);
+// Exports below `dir` (empty: a temporary that is removed again) as mcore-bridge does, reads the
+// files back and compares.
+ExportCheck CheckExported(const Scenario& scenario, const RunRecord& record, const std::string& dir,
+                          bool overwrite, const std::string& name);
 
 }  // namespace sumonce

@@ -12,14 +12,15 @@ constexpr Axis kAxes[] = {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp};
 // What is wrong along one atomic axis.
 enum class AxisFault { kNone, kUnsummed, kMixed, kExcess, kShortfall, kScaled };
 
-AxisFault FaultAlong(const State& target, const State& before, const State& after, const Scale& sound, int a) {
+AxisFault FaultAlong(const State& target, const State& before, const State& after,
+                     const Scale& sound, int a) {
   if (after[a].layout == Layout::kMixed) return AxisFault::kMixed;
   if (after[a].layout == Layout::kPartial) return AxisFault::kUnsummed;
   if (after[a].layout != target[a].layout) return AxisFault::kMixed;
   const int exponent = after.scale.exponent(a);
   if (exponent == 0) return AxisFault::kNone;
-  // The factor was there before the finalizer, which then did what the class needs: no action cures it. Only 1/n on equal
-  // copies has a name of its own, the equal share.
+  // The factor was there before the finalizer, which then did what the class needs: no action cures
+  // it. Only 1/n on equal copies has a name of its own, the equal share.
   const bool arrived = before.scale.exponent(a) - sound.exponent(a) == exponent;
   const bool equal_share = before[a].layout == Layout::kEqual && exponent < 0;
   if (arrived && !equal_share) return AxisFault::kScaled;
@@ -48,7 +49,8 @@ Mechanism MechanismOf(AxisFault fault, GradClass grad_class) {
     case AxisFault::kExcess:
       return Mechanism::kDoubleSum;
     case AxisFault::kShortfall:
-      return grad_class == GradClass::kEqualShare ? Mechanism::kUnsummedShare : Mechanism::kAveraged;
+      return grad_class == GradClass::kEqualShare ? Mechanism::kUnsummedShare
+                                                  : Mechanism::kAveraged;
     case AxisFault::kScaled:
       return Mechanism::kWrongScale;
   }
@@ -59,7 +61,8 @@ struct Faults {
   int unsummed = -1, mixed = -1, excess = -1, shortfall = -1, scaled = -1;
 };
 
-Faults Collect(const State& target, const State& before, const State& after, const Scale& sound, const Mesh& mesh) {
+Faults Collect(const State& target, const State& before, const State& after, const Scale& sound,
+               const Mesh& mesh) {
   Faults faults;
   for (int a = static_cast<int>(mesh.atomic().size()) - 1; a >= 0; --a) {
     switch (FaultAlong(target, before, after, sound, a)) {
@@ -97,7 +100,8 @@ GradClass ClassOf(const State& before, const Scale& sound_scale, Axis axis, cons
     case Layout::kPartial:
       return GradClass::kPartial;
     case Layout::kEqual:
-      return before.scale.exponent(a) - sound_scale.exponent(a) < 0 ? GradClass::kEqualShare : GradClass::kComplete;
+      return before.scale.exponent(a) - sound_scale.exponent(a) < 0 ? GradClass::kEqualShare
+                                                                    : GradClass::kComplete;
     default:
       return GradClass::kUnknown;
   }
@@ -113,7 +117,8 @@ std::string ActionOf(const State& before, const State& after, Axis axis, const M
   if (!moved && before[a].layout != Layout::kEqual) {
     return absl::StrCat("times ", Scale::SizeOfAxis(a, gained).Describe(mesh));
   }
-  // A sum turns P into E and S into M without a factor, and gives E one; an average is a sum and a factor 1/n.
+  // A sum turns P into E and S into M without a factor, and gives E one; an average is a sum and a
+  // factor 1/n.
   const int sums = moved ? gained + 1 : gained;
   if (sums == 0) return "AVG";
   if (sums < 0) return sums == -1 ? "AVG after /n" : absl::StrCat("AVG after /n^", -sums);
@@ -121,13 +126,16 @@ std::string ActionOf(const State& before, const State& after, Axis axis, const M
   return absl::StrCat("SUM ", sums, " times");
 }
 
-Judgement Judge(const State& target, const State& before, const State& after, const Scale& sound_scale, const Mesh& mesh) {
+Judgement Judge(const State& target, const State& before, const State& after,
+                const Scale& sound_scale, const Mesh& mesh) {
   Judgement judgement;
   const Faults faults = Collect(target, before, after, sound_scale, mesh);
   int at = -1;
   AxisFault fault = AxisFault::kNone;
-  for (auto [axis, kind] : {std::pair{faults.mixed, AxisFault::kMixed}, {faults.unsummed, AxisFault::kUnsummed},
-                            {faults.scaled, AxisFault::kScaled}, {faults.excess, AxisFault::kExcess},
+  for (auto [axis, kind] : {std::pair{faults.mixed, AxisFault::kMixed},
+                            {faults.unsummed, AxisFault::kUnsummed},
+                            {faults.scaled, AxisFault::kScaled},
+                            {faults.excess, AxisFault::kExcess},
                             {faults.shortfall, AxisFault::kShortfall}}) {
     if (at >= 0 || axis < 0) continue;
     at = axis;

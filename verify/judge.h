@@ -1,6 +1,6 @@
-// The one table: what was needed (the class before the finalizer) against what was done gives the mechanism
-// (docs/THEORY.md "Classes, actions, outcomes"). The prover asks it with derived states, the diagnosis with states that it
-// recovered from numbers.
+// The one table: what was needed (the class before the finalizer) against what was done gives the
+// mechanism (docs/THEORY.md "Classes, actions, outcomes"). The prover asks it with derived states,
+// the diagnosis with states that it recovered from numbers.
 #pragma once
 
 #include "spmd/state.h"
@@ -18,12 +18,14 @@ struct Judgement {
   std::string action;                          // along `axis`, or tp
 };
 
-// `target`: what is right. `before`, `after`: the gradient's state before and after the finalizer, neither lost.
-// `sound_scale`: the factor that the class carries in a sound program before the finalizer (mean-of-cells loss: dp).
-Judgement Judge(const State& target, const State& before, const State& after, const Scale& sound_scale, const Mesh& mesh);
+// `target`: what is right. `before`, `after`: the gradient's state before and after the finalizer,
+// neither lost. `sound_scale`: the factor that the class carries in a sound program before the
+// finalizer (mean-of-cells loss: dp).
+Judgement Judge(const State& target, const State& before, const State& after,
+                const Scale& sound_scale, const Mesh& mesh);
 
-// The class along an axis, and the finalizer's action along it in the words of recover.h. The states cannot tell apart
-// "none or AVG" of equal copies.
+// The class along an axis, and the finalizer's action along it in the words of recover.h. The
+// states cannot tell apart "none or AVG" of equal copies.
 GradClass ClassOf(const State& before, const Scale& sound_scale, Axis axis, const Mesh& mesh);
 std::string ActionOf(const State& before, const State& after, Axis axis, const Mesh& mesh);
 

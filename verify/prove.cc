@@ -16,7 +16,9 @@ State JoinUses(const AbstractTape& tape, const Param& param, bool* used) {
   *used = false;
   for (size_t id = 0; id < tape.nodes().size(); ++id) {
     const Tape::Node& node = tape.nodes()[id];
-    if (node.kind != Tape::Kind::kUse || node.param != &param || !tape.has_grad(static_cast<int>(id))) continue;
+    if (node.kind != Tape::Kind::kUse || node.param != &param ||
+        !tape.has_grad(static_cast<int>(id)))
+      continue;
     const State& grad = tape.grad(static_cast<int>(id));
     joined = *used ? Join(joined, grad, static_cast<int>(id)) : grad;
     *used = true;
@@ -28,13 +30,17 @@ std::vector<std::string> Conditions(const Scenario& scenario, const Model& model
   std::vector<std::string> conditions;
   for (const Param& param : const_cast<Model&>(model).params().all()) {
     for (const ShardMap::Cut& cut : param.shards.cuts()) {
-      const std::string condition = absl::StrCat(ToAbsl(Name(cut.axis)), " divides ", ToAbsl(Name(cut.dim)));
-      if (std::find(conditions.begin(), conditions.end(), condition) == conditions.end()) conditions.push_back(condition);
+      const std::string condition =
+          absl::StrCat(ToAbsl(Name(cut.axis)), " divides ", ToAbsl(Name(cut.dim)));
+      if (std::find(conditions.begin(), conditions.end(), condition) == conditions.end())
+        conditions.push_back(condition);
     }
   }
   if (scenario.sequence_parallel) conditions.push_back("tp divides s");
   if (scenario.loss == LossMode::kMeanOfCells) {
-    conditions.push_back("mean of cells: equals the global token mean only where every cell counts equally many tokens");
+    conditions.push_back(
+        "mean of cells: equals the global token mean only where every cell counts equally many "
+        "tokens");
   }
   return conditions;
 }
@@ -48,7 +54,8 @@ Proof ProofOf(const Param& param, const State& before, const State& after, const
   if (fault) {
     proof.reason = fault.reason;
     proof.operation = run.tape->OperationName(fault.operation);
-    // Two uses of the parameter itself that no action can both serve: known to be wrong. Elsewhere nothing is claimed.
+    // Two uses of the parameter itself that no action can both serve: known to be wrong. Elsewhere
+    // nothing is claimed.
     const bool own = fault.operation >= 0 && run.tape->nodes()[fault.operation].param == &param;
     const bool mixed = own && fault.reason == kMixedUse;
     proof.outcome = mixed ? Outcome::kWrong : Outcome::kNoStatement;
@@ -59,7 +66,8 @@ Proof ProofOf(const Param& param, const State& before, const State& after, const
     }
     return proof;
   }
-  const Judgement judgement = Judge(param.shards.Target(*run.mesh), before, after, run.sound_scale, *run.mesh);
+  const Judgement judgement =
+      Judge(param.shards.Target(*run.mesh), before, after, run.sound_scale, *run.mesh);
   proof.outcome = judgement.outcome;
   proof.mechanism = judgement.mechanism;
   proof.axis = judgement.axis;
@@ -80,7 +88,8 @@ int TimesPerToken(const FinalizePreset& preset, const FinalizeConfig& config, co
   return times;
 }
 
-// The reference has the number once in per-token mode; missing or repeated it is a factor that no sum explains.
+// The reference has the number once in per-token mode; missing or repeated it is a factor that no
+// sum explains.
 void JudgeTokens(const Scenario& scenario, int surplus, Proof& proof) {
   if (surplus == 0 || proof.outcome == Outcome::kNoStatement) return;
   if (proof.outcome == Outcome::kWrong) {
@@ -153,7 +162,8 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
       state.lost = {"the ranks do not agree on this parameter's mark", -1};
     }
     run.before[param.name] = state;
-    for (const FinalizeStep& step : preset.steps) state = ApplyFinalizeStep(step, finalize, *run.mesh, param, state);
+    for (const FinalizeStep& step : preset.steps)
+      state = ApplyFinalizeStep(step, finalize, *run.mesh, param, state);
     run.after[param.name] = state;
     run.proofs[param.name] = ProofOf(param, run.before[param.name], state, run);
     JudgeTokens(scenario, TimesPerToken(preset, finalize, param) - once, run.proofs[param.name]);

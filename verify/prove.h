@@ -1,5 +1,6 @@
-// The proof: one abstract run of the same layers, and the same finalizer's rules on its states. Holds for every size of every
-// axis that is larger than 1, under the printed conditions (docs/THEORY.md).
+// The proof: one abstract run of the same layers, and the same finalizer's rules on its states.
+// Holds for every size of every axis that is larger than 1, under the printed conditions
+// (docs/THEORY.md).
 #pragma once
 
 #include <map>
@@ -18,12 +19,12 @@ struct ProofRun {
   std::shared_ptr<const Mesh> mesh;
   std::shared_ptr<Model> model;
   std::shared_ptr<AbstractTape> tape;
-  std::string refused;                    // why nothing can be proved: ranks that do not make the same calls
-  std::map<std::string, Proof> proofs;    // per trained parameter
-  std::map<std::string, State> before;    // states before the finalizer
+  std::string refused;  // why nothing can be proved: ranks that do not make the same calls
+  std::map<std::string, Proof> proofs;  // per trained parameter
+  std::map<std::string, State> before;  // states before the finalizer
   std::map<std::string, State> after;
   std::vector<std::string> conditions;
-  Scale sound_scale;                      // what a sound gradient carries before the finalizer (mean of cells: dp)
+  Scale sound_scale;  // what a sound gradient carries before the finalizer (mean of cells: dp)
 };
 
 ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits);

@@ -20,11 +20,13 @@ std::vector<Scale> Monomials(const Mesh& mesh) {
     for (size_t i = 0; i < count; ++i) {
       for (int k = -kMaxExponents; k <= kMaxExponents; ++k) {
         if (k == 0 || found[i].first + std::abs(k) > kMaxExponents) continue;
-        found.push_back({found[i].first + std::abs(k), found[i].second * Scale::SizeOfAxis(static_cast<int>(a), k)});
+        found.push_back({found[i].first + std::abs(k),
+                         found[i].second * Scale::SizeOfAxis(static_cast<int>(a), k)});
       }
     }
   }
-  std::stable_sort(found.begin(), found.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& x, const auto& y) { return x.first < y.first; });
   std::vector<Scale> scales;
   for (const auto& [weight, scale] : found) scales.push_back(scale);
   return scales;
@@ -34,7 +36,9 @@ std::optional<Scale> AsRational(double factor) {
   for (int64_t denominator = 1; denominator <= 4096; ++denominator) {
     const double numerator = factor * static_cast<double>(denominator);
     const double nearest = std::round(numerator);
-    if (nearest == 0 || std::fabs(nearest) > 65536 || std::fabs(numerator - nearest) > 1e-9 * std::fabs(nearest)) continue;
+    if (nearest == 0 || std::fabs(nearest) > 65536 ||
+        std::fabs(numerator - nearest) > 1e-9 * std::fabs(nearest))
+      continue;
     return Scale::Rational(static_cast<int64_t>(nearest), denominator);
   }
   return std::nullopt;
@@ -46,7 +50,8 @@ std::vector<AxisState> Candidates(const AxisState& target) {
   return {Equal(), Partial(0)};
 }
 
-// What the ranks should jointly hold under a layout, as an array to compare: for mixtures, the reference's slices are summed.
+// What the ranks should jointly hold under a layout, as an array to compare: for mixtures, the
+// reference's slices are summed.
 struct Hypothesis {
   State state;
   Tensor joined;
@@ -89,8 +94,13 @@ double Dot(const Tensor& a, const Tensor& b) {
 
 class Recovery {
  public:
-  Recovery(const Mesh& mesh, std::span<const Tensor> ranks, const Tensor& reference, const Tolerance& tolerance)
-      : mesh_(mesh), ranks_(ranks), reference_(reference), tolerance_(tolerance), monomials_(Monomials(mesh)) {}
+  Recovery(const Mesh& mesh, std::span<const Tensor> ranks, const Tensor& reference,
+           const Tolerance& tolerance)
+      : mesh_(mesh),
+        ranks_(ranks),
+        reference_(reference),
+        tolerance_(tolerance),
+        monomials_(Monomials(mesh)) {}
 
   void Try(const State& layout, const State& target, RecoveredState& result) const {
     // A mixture leaves equal copies; they are joined as such and compared with the sum of slices.
@@ -117,12 +127,13 @@ class Recovery {
   }
 
  private:
-  // The monomials of this value, nearest to 1 first: with equal sizes of two axes the numbers cannot tell their factors
-  // apart. Without any: the small rational.
+  // The monomials of this value, nearest to 1 first: with equal sizes of two axes the numbers
+  // cannot tell their factors apart. Without any: the small rational.
   std::vector<Scale> ScalesOf(double factor) const {
     std::vector<Scale> scales;
     for (const Scale& scale : monomials_) {
-      if (std::fabs(scale.Evaluate(mesh_) - factor) <= 1e-6 * std::fabs(factor)) scales.push_back(scale);
+      if (std::fabs(scale.Evaluate(mesh_) - factor) <= 1e-6 * std::fabs(factor))
+        scales.push_back(scale);
     }
     if (!scales.empty()) return scales;
     if (const std::optional<Scale> rational = AsRational(factor)) scales.push_back(*rational);
@@ -140,7 +151,8 @@ class Recovery {
   bool Fits(const Joined& joined, const Tensor& expected, const Scale& scale, double magnitude,
             RecoveredState& result) const {
     const double factor = scale.Evaluate(mesh_);
-    const double allowed = tolerance_.For(std::max(magnitude, std::fabs(factor) * MaxAbs(reference_)));
+    const double allowed =
+        tolerance_.For(std::max(magnitude, std::fabs(factor) * MaxAbs(reference_)));
     const Comparison comparison = Compare(joined.whole, Times(expected, scale), allowed);
     if (!comparison.equal) return false;
     if (!result.found) {
@@ -150,7 +162,8 @@ class Recovery {
     return true;
   }
 
-  // Divided by a whole number where the factor is its inverse, as averages are: times 1/3 would round once more.
+  // Divided by a whole number where the factor is its inverse, as averages are: times 1/3 would
+  // round once more.
   Tensor Times(const Tensor& tensor, const Scale& scale) const {
     Tensor scaled = tensor.Clone();
     const double inverse = scale.IsZero() ? 0.0 : scale.Inverse().Evaluate(mesh_);
@@ -171,10 +184,11 @@ class Recovery {
 
 }  // namespace
 
-RecoveredState RecoverState(const ShardMap& shards, const Mesh& mesh, std::span<const Tensor> ranks, const Tensor& reference,
-                            const Tolerance& tolerance) {
+RecoveredState RecoverState(const ShardMap& shards, const Mesh& mesh, std::span<const Tensor> ranks,
+                            const Tensor& reference, const Tolerance& tolerance) {
   RecoveredState result;
-  result.zero = std::all_of(ranks.begin(), ranks.end(), [](const Tensor& rank) { return MaxAbs(rank) == 0; });
+  result.zero =
+      std::all_of(ranks.begin(), ranks.end(), [](const Tensor& rank) { return MaxAbs(rank) == 0; });
   const State target = shards.Target(mesh);
   if (result.zero) {
     // Zero equals a zero reference under the target; of any other reference it is no multiple.

@@ -6,8 +6,8 @@
 #include "base/digest.h"
 #include "base/status.h"
 #include "comm/errors.h"
-#include "verify/diagnose.h"
 #include "spmd/whole.h"
+#include "verify/diagnose.h"
 #include "verify/localize.h"
 
 namespace sumonce {
@@ -16,7 +16,10 @@ namespace {
 class Runner {
  public:
   Runner(const Scenario& scenario, std::span<const Edit> edits, const SimOptions& options)
-      : scenario_(scenario), edits_(edits), options_(options), mesh_(*Mesh::Create(scenario.mesh)),
+      : scenario_(scenario),
+        edits_(edits),
+        options_(options),
+        mesh_(*Mesh::Create(scenario.mesh)),
         model_(EffectiveModel(scenario)) {}
 
   RunOnce Run() {
@@ -64,7 +67,8 @@ class Runner {
       case RunFailure::kNone:
         // An operation refused its operands: nothing can be said below it.
         verdict.outcome = Outcome::kNoStatement;
-        verdict.operation = std::string(status.message()).substr(0, std::string(status.message()).find(':'));
+        verdict.operation =
+            std::string(status.message()).substr(0, std::string(status.message()).find(':'));
         break;
     }
     return verdict;
@@ -90,7 +94,8 @@ class Runner {
         Drifted(step, assembled.drifted);
         return;
       }
-      const SimResult reference = SimulateReference(scenario_, assembled.weights, step, 1, SimOptions());
+      const SimResult reference =
+          SimulateReference(scenario_, assembled.weights, step, 1, SimOptions());
       SUMONCE_CHECK(reference.status.ok()) << reference.status;
       const Weights moved = Perturbed(assembled.weights, tolerance_.gamma, scenario_.seed);
       const SimResult neighbour = SimulateReference(scenario_, moved, step, 1, SimOptions());
@@ -101,25 +106,32 @@ class Runner {
     if (!parted.empty()) Drifted(scenario_.steps + 1, parted);
   }
 
-  // `neighbour`: the reference from weights moved by gamma, which shows how much this model amplifies.
+  // `neighbour`: the reference from weights moved by gamma, which shows how much this model
+  // amplifies.
   void JudgeStep(size_t index, const StepRecord& reference, const StepRecord& neighbour) {
     ComparedStep compared{.step = run_.record.ranks[0][index].step, .reference = &reference};
     for (const RankRecords& rank : run_.record.ranks) {
       compared.ranks.push_back(&rank[index]);
-      if (index > 0 && rank[index - 1].step + 1 == rank[index].step) compared.previous.push_back(&rank[index - 1]);
+      if (index > 0 && rank[index - 1].step + 1 == rank[index].step)
+        compared.previous.push_back(&rank[index - 1]);
     }
-    DiagnoseInputs inputs{.scenario = &scenario_, .mesh = &mesh_, .params = &model_.params(),
-                                .sound_scale = run_.proof.sound_scale, .tolerance = tolerance_};
+    DiagnoseInputs inputs{.scenario = &scenario_,
+                          .mesh = &mesh_,
+                          .params = &model_.params(),
+                          .sound_scale = run_.proof.sound_scale,
+                          .tolerance = tolerance_};
     for (const Param& param : model_.params().all()) {
       if (!param.requires_grad) continue;
-      inputs.tolerance.amplification = RelativeDistance(reference.params.at(param.name).contribution,
-                                                        neighbour.params.at(param.name).contribution);
+      inputs.tolerance.amplification =
+          RelativeDistance(reference.params.at(param.name).contribution,
+                           neighbour.params.at(param.name).contribution);
       amplification_ = std::max(amplification_, inputs.tolerance.amplification);
       Verdict verdict = DiagnoseParam(inputs, compared, param);
       const auto earlier = run_.numbers.find(param.name);
       // The first wrong step is the verdict; evidence of a later step replaces the absence of it.
-      const bool replaces = earlier == run_.numbers.end() || earlier->second.outcome == Outcome::kNoEvidence ||
-                            (earlier->second.outcome == Outcome::kRight && verdict.outcome == Outcome::kWrong);
+      const bool replaces =
+          earlier == run_.numbers.end() || earlier->second.outcome == Outcome::kNoEvidence ||
+          (earlier->second.outcome == Outcome::kRight && verdict.outcome == Outcome::kWrong);
       if (replaces) run_.numbers[param.name] = std::move(verdict);
     }
   }
@@ -129,7 +141,8 @@ class Runner {
     std::vector<std::string> parted;
     for (const Param& param : model_.params().all()) {
       std::vector<Tensor> ranks;
-      for (const RankRecords& rank : run_.record.ranks) ranks.push_back(rank.back().params.at(param.name).weight_after);
+      for (const RankRecords& rank : run_.record.ranks)
+        ranks.push_back(rank.back().params.at(param.name).weight_after);
       if (Join(param.shards.Target(mesh_), mesh_, ranks).spread != 0) parted.push_back(param.name);
     }
     return parted;
@@ -142,7 +155,8 @@ class Runner {
       const auto found = run_.numbers.find(param);
       if (found == run_.numbers.end()) continue;
       Verdict& verdict = found->second;
-      const std::string text = absl::StrCat("its copies part before step ", step, ": REPLICA_DRIFT");
+      const std::string text =
+          absl::StrCat("its copies part before step ", step, ": REPLICA_DRIFT");
       verdict.evidence.push_back(text);
       verdict.consequences.push_back(Mechanism::kReplicaDrift);
       if (verdict.outcome != Outcome::kRight) continue;
@@ -152,7 +166,8 @@ class Runner {
     }
   }
 
-  // Gradients that arrive wrong: one run more, with every operation kept, names the first that went wrong.
+  // Gradients that arrive wrong: one run more, with every operation kept, names the first that went
+  // wrong.
   void NameUpstream() {
     std::vector<Verdict*> upstream;
     for (auto& [name, verdict] : run_.numbers) {
@@ -165,11 +180,13 @@ class Runner {
     const SimResult reference = SimulateReference(scenario_, start_, 1, 1, keeping);
     Tolerance tolerance = tolerance_;
     tolerance.amplification = amplification_;
-    const std::optional<Culprit> culprit = Localize(ranks.tapes, reference.tapes[0], clean_, tolerance);
+    const std::optional<Culprit> culprit =
+        Localize(ranks.tapes, reference.tapes[0], clean_, tolerance);
     for (Verdict* verdict : upstream) {
       if (!culprit) continue;
       verdict->operation = culprit->operation;
-      verdict->evidence.push_back(absl::StrCat("first wrong at ", culprit->operation, ": ", culprit->evidence));
+      verdict->evidence.push_back(
+          absl::StrCat("first wrong at ", culprit->operation, ": ", culprit->evidence));
       for (const Verdict* other : upstream) {
         if (other != verdict) verdict->affected.push_back(other->param);
       }
@@ -183,14 +200,17 @@ class Runner {
       const Proof& proof = run_.proof.proofs.at(name);
       if (!Agrees(verdict, proof)) {
         run_.disagreements.push_back(absl::StrCat(
-            name, ": numbers say ", ToAbsl(Name(verdict.outcome)), " ", ToAbsl(Name(verdict.mechanism)), " ",
-            verdict.coefficient, ", the proof says ", ToAbsl(Name(proof.outcome)), " ", ToAbsl(Name(proof.mechanism)), " ",
-            proof.coefficient, " (", proof.reason, ")"));
+            name, ": numbers say ", ToAbsl(Name(verdict.outcome)), " ",
+            ToAbsl(Name(verdict.mechanism)), " ", verdict.coefficient, ", the proof says ",
+            ToAbsl(Name(proof.outcome)), " ", ToAbsl(Name(proof.mechanism)), " ", proof.coefficient,
+            " (", proof.reason, ")"));
       }
-      const bool cancels = verdict.outcome == Outcome::kRight && proof.outcome == Outcome::kWrong && Agrees(verdict, proof);
+      const bool cancels = verdict.outcome == Outcome::kRight && proof.outcome == Outcome::kWrong &&
+                           Agrees(verdict, proof);
       if (verdict.outcome != Outcome::kNoEvidence && !cancels) continue;
-      verdict.evidence.push_back(cancels ? "the factor is 1 on this mesh: the numbers cannot show it, the proof decides"
-                                         : "the numbers show nothing; the proof decides");
+      verdict.evidence.push_back(
+          cancels ? "the factor is 1 on this mesh: the numbers cannot show it, the proof decides"
+                  : "the numbers show nothing; the proof decides");
       run_.undecided += !cancels;
       verdict.outcome = proof.outcome;
       verdict.mechanism = proof.mechanism;
@@ -217,15 +237,18 @@ class Runner {
 
 }  // namespace
 
-RunOnce RunScenarioOnce(const Scenario& scenario, std::span<const Edit> edits, const SimOptions& options) {
+RunOnce RunScenarioOnce(const Scenario& scenario, std::span<const Edit> edits,
+                        const SimOptions& options) {
   return Runner(scenario, edits, options).Run();
 }
 
 bool Agrees(const Verdict& numbers, const Proof& proof) {
   if (numbers.outcome == Outcome::kNoEvidence) return true;
-  if (numbers.mechanism == Mechanism::kNotFinite) return true;  // overflow is a matter of numbers alone
+  if (numbers.mechanism == Mechanism::kNotFinite)
+    return true;  // overflow is a matter of numbers alone
   if (proof.outcome == Outcome::kNoStatement) return numbers.outcome == Outcome::kWrong;
-  if (numbers.outcome == Outcome::kRight && proof.factor == 1.0) return true;  // sizes that cancel on this mesh
+  if (numbers.outcome == Outcome::kRight && proof.factor == 1.0)
+    return true;  // sizes that cancel on this mesh
   if (numbers.outcome != proof.outcome) return false;
   if (numbers.outcome == Outcome::kRight) return true;
   // Axes of equal sizes: the same factor may carry another name.

@@ -1,5 +1,5 @@
-// One run of a scenario with given edits: simulated, compared with the reference, diagnosed and proved. No cures, no
-// expectations: what is the case.
+// One run of a scenario with given edits: simulated, compared with the reference, diagnosed and
+// proved. No cures, no expectations: what is the case.
 #pragma once
 
 #include <map>
@@ -14,23 +14,27 @@
 namespace sumonce {
 
 struct RunOnce {
-  absl::Status run_status;                  // mismatch, deadlock, refused shapes: then there are no numbers
-  std::optional<Verdict> run_verdict;       // what that means
-  std::map<std::string, Verdict> verdicts;  // per trained parameter: the first step in which it is not right
-  std::map<std::string, Verdict> numbers;   // as the numbers alone say it, before the proof decides what they cannot see
+  absl::Status run_status;  // mismatch, deadlock, refused shapes: then there are no numbers
+  std::optional<Verdict> run_verdict;  // what that means
+  std::map<std::string, Verdict>
+      verdicts;  // per trained parameter: the first step in which it is not right
+  std::map<std::string, Verdict>
+      numbers;  // as the numbers alone say it, before the proof decides what they cannot see
   ProofRun proof;
-  std::vector<std::string> disagreements;   // numbers against proof: our own fault
+  std::vector<std::string> disagreements;  // numbers against proof: our own fault
   std::string digest;
-  std::string gradient_digest;              // of the first recorded step's gradients: two runs that differ must differ here
+  std::string gradient_digest;  // of the first recorded step's gradients: two runs that differ must
+                                // differ here
   RunRecord record;
-  RunRecord trajectory;                     // the unsharded trajectory from the start weights, all steps
-  double height = 0;                        // of the tolerance
-  int undecided = 0;                        // parameters whose numbers are zero everywhere: the proof decided
+  RunRecord trajectory;  // the unsharded trajectory from the start weights, all steps
+  double height = 0;     // of the tolerance
+  int undecided = 0;     // parameters whose numbers are zero everywhere: the proof decided
   bool drifted = false;
-  int drift_step = 0;                       // before which replicas part
+  int drift_step = 0;  // before which replicas part
 };
 
-RunOnce RunScenarioOnce(const Scenario& scenario, std::span<const Edit> edits, const SimOptions& options);
+RunOnce RunScenarioOnce(const Scenario& scenario, std::span<const Edit> edits,
+                        const SimOptions& options);
 
 // Whether numbers and proof agree on a parameter (docs/ARCHITECTURE.md "Agreement").
 bool Agrees(const Verdict& numbers, const Proof& proof);

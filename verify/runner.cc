@@ -33,7 +33,8 @@ std::string ProofOnCure(const Scenario& scenario) {
 
 class ScenarioRun {
  public:
-  ScenarioRun(const Scenario& scenario, const RunnerOptions& options) : scenario_(scenario), options_(options) {
+  ScenarioRun(const Scenario& scenario, const RunnerOptions& options)
+      : scenario_(scenario), options_(options) {
     sim_.transport = options.transport;
     sim_.executor = options.executor;
   }
@@ -57,8 +58,10 @@ class ScenarioRun {
     const bool found = !results[0].findings.empty();
     results.push_back(Judge(scenario_.name + "@cured", CuredEdits(), {}));
     if (!found || (!broken.empty() && broken == gradients_)) {
-      Fail(results.back(), "the broken run shows no fault, or has the cured one's gradients: the control proves nothing (an edit "
-                           "that must do no harm is declared with harmless: true)");
+      Fail(results.back(),
+           "the broken run shows no fault, or has the cured one's gradients: the control proves "
+           "nothing (an edit "
+           "that must do no harm is declared with harmless: true)");
     }
     return results;
   }
@@ -70,7 +73,8 @@ class ScenarioRun {
     for (const Expectation& expectation : scenario_.expectations) {
       if (!expectation.axis || mesh.size(*expectation.axis) > 1) continue;
       const std::string axis(Name(*expectation.axis));
-      return absl::StrCat(axis, " is 1: there is nothing to sum over it, and ", Describe(expectation), " cannot be found");
+      return absl::StrCat(axis, " is 1: there is nothing to sum over it, and ",
+                          Describe(expectation), " cannot be found");
     }
     return "";
   }
@@ -115,13 +119,15 @@ class ScenarioRun {
     result.failures.push_back(std::move(why));
   }
 
-  void Collect(const RunOnce& run, const std::vector<Edit>& edits, const Matched& matched, ScenarioResult& result) {
+  void Collect(const RunOnce& run, const std::vector<Edit>& edits, const Matched& matched,
+               ScenarioResult& result) {
     const auto expectation = [&](const std::string& param) {
       const auto met = matched.met.find(param);
       return met == matched.met.end() ? nullptr : met->second;
     };
     if (run.run_verdict) {
-      Finding finding{.verdict = *run.run_verdict, .proof = {}, .cure = ProposeRunCure(scenario_, edits)};
+      Finding finding{
+          .verdict = *run.run_verdict, .proof = {}, .cure = ProposeRunCure(scenario_, edits)};
       finding.expectation = expectation("");
       result.findings.push_back(std::move(finding));
       return;
@@ -132,11 +138,13 @@ class ScenarioRun {
         ++result.params_right;
         continue;
       }
-      const bool listed = verdict.mechanism == Mechanism::kUpstream && verdict.operation == upstream && !upstream.empty();
+      const bool listed = verdict.mechanism == Mechanism::kUpstream &&
+                          verdict.operation == upstream && !upstream.empty();
       if (listed) continue;
       if (verdict.mechanism == Mechanism::kUpstream) upstream = verdict.operation;
       Finding finding{.verdict = verdict, .proof = run.proof.proofs.at(param), .cure = {}};
-      for (std::string& line : ExplainClass(run.proof, param)) finding.verdict.evidence.push_back(std::move(line));
+      for (std::string& line : ExplainClass(run.proof, param))
+        finding.verdict.evidence.push_back(std::move(line));
       finding.cure = ProposeCure(scenario_, edits, verdict);
       finding.expectation = expectation(param);
       result.findings.push_back(std::move(finding));
@@ -176,8 +184,10 @@ class ScenarioRun {
     for (const std::string& param : params) {
       const auto verdict = cured.verdicts.find(param);
       const auto proof = cured.proof.proofs.find(param);
-      trial.right_in_numbers &= verdict != cured.verdicts.end() && verdict->second.outcome == Outcome::kRight;
-      trial.right_in_proof &= proof != cured.proof.proofs.end() && proof->second.outcome == Outcome::kRight;
+      trial.right_in_numbers &=
+          verdict != cured.verdicts.end() && verdict->second.outcome == Outcome::kRight;
+      trial.right_in_proof &=
+          proof != cured.proof.proofs.end() && proof->second.outcome == Outcome::kRight;
     }
     if (trial.right_in_numbers && trial.right_in_proof) {
       trial.result = ProofOnCure(scenario_);
@@ -185,18 +195,21 @@ class ScenarioRun {
       trial.result = absl::StrCat("the run still fails: ", cured.run_status.message());
     } else {
       const auto verdict = cured.verdicts.find(finding.verdict.param);
-      trial.result = absl::StrCat("not right: ", trial.right_in_numbers ? "the proof does not hold" : "numbers say ",
-                                  verdict == cured.verdicts.end() ? "" : Describe(verdict->second));
+      trial.result = absl::StrCat(
+          "not right: ", trial.right_in_numbers ? "the proof does not hold" : "numbers say ",
+          verdict == cured.verdicts.end() ? "" : Describe(verdict->second));
     }
   }
 
   void AddNotes(const std::vector<Edit>& edits, const RunOnce& run, ScenarioResult& result) const {
     for (const Edit& edit : edits) {
       const Location& at = edit.location;
-      result.notes.push_back(absl::StrCat(at.file, ":", at.line, ":", at.column, ": note: ", Describe(edit)));
+      result.notes.push_back(
+          absl::StrCat(at.file, ":", at.line, ":", at.column, ": note: ", Describe(edit)));
     }
     if (run.undecided > 0) {
-      result.notes.push_back(absl::StrCat(run.undecided, " parameters: every rank's gradient is zero; the proof alone decides"));
+      result.notes.push_back(absl::StrCat(
+          run.undecided, " parameters: every rank's gradient is zero; the proof alone decides"));
     }
     if (run.height > 0) {
       result.notes.push_back(absl::StrCat("tolerance: ", static_cast<int64_t>(run.height),
@@ -205,7 +218,8 @@ class ScenarioRun {
   }
 
   void AddExport(RunOnce& run, ScenarioResult& result) {
-    const ExportCheck check = CheckExported(scenario_, run.record, options_.export_dir, options_.overwrite, result.name);
+    const ExportCheck check =
+        CheckExported(scenario_, run.record, options_.export_dir, options_.overwrite, result.name);
     if (!check.status.ok()) Fail(result, absl::StrCat("export: ", check.status.message()));
     for (const std::string& note : check.notes) result.notes.push_back(note);
     for (const auto& [param, evidence] : check.differs) {
@@ -220,17 +234,20 @@ class ScenarioRun {
   }
 
   // A run without drift must end where the unsharded one ends.
-  void CheckTrajectory(const std::vector<Edit>& edits, const RunOnce& run, ScenarioResult& result) const {
+  void CheckTrajectory(const std::vector<Edit>& edits, const RunOnce& run,
+                       ScenarioResult& result) const {
     const bool sound = run.run_status.ok() && scenario_.steps > 1 && result.findings.empty();
     if (!sound) return;
     Model model(EffectiveModel(scenario_));
     const Weights start = *StartWeights(scenario_, model.params());
     const ProofRun clean = Prove(scenario_, edits);
-    const Tolerance tolerance = DeriveTolerance(*clean.tape, scenario_.data.microbatches, run.proof.mesh->world_size(),
-                                                scenario_.data.fill == Fill::kExact);
+    const Tolerance tolerance =
+        DeriveTolerance(*clean.tape, scenario_.data.microbatches, run.proof.mesh->world_size(),
+                        scenario_.data.fill == Fill::kExact);
     const TrajectoryResult trajectory = CompareTrajectory(scenario_, run.record, start, tolerance);
-    const std::string text = absl::StrCat("after ", scenario_.steps, " steps, against the unsharded trajectory: greatest difference ",
-                                          trajectory.diff_abs_max, ", allowed there ", trajectory.allowed);
+    const std::string text = absl::StrCat(
+        "after ", scenario_.steps, " steps, against the unsharded trajectory: greatest difference ",
+        trajectory.diff_abs_max, ", allowed there ", trajectory.allowed);
     result.notes.push_back(text);
     if (!trajectory.equal) Fail(result, absl::StrCat(text, " (", trajectory.worst_param, ")"));
   }
@@ -257,8 +274,9 @@ Verdict VerdictOf(const ProofRun& run, const Proof& proof) {
   return verdict;
 }
 
-// What only numbers can show (a lost term, a drifted copy, a step) the proof cannot meet or miss: where it makes no statement,
-// or the expectation is of a consequence, a fault that was expected is not contradicted.
+// What only numbers can show (a lost term, a drifted copy, a step) the proof cannot meet or miss:
+// where it makes no statement, or the expectation is of a consequence, a fault that was expected is
+// not contradicted.
 bool ProofMeets(const Expectation& expectation, const Proof& proof) {
   if (proof.outcome == Outcome::kNoStatement) return true;
   if (proof.outcome != expectation.outcome) return false;
@@ -266,7 +284,8 @@ bool ProofMeets(const Expectation& expectation, const Proof& proof) {
                            expectation.mechanism == Mechanism::kExportDiffers ||
                            expectation.mechanism == Mechanism::kNormMiscount;
   if (consequence || expectation.mechanism == Mechanism::kNone) return true;
-  return expectation.mechanism == proof.mechanism && (!expectation.axis || expectation.axis == proof.axis) &&
+  return expectation.mechanism == proof.mechanism &&
+         (!expectation.axis || expectation.axis == proof.axis) &&
          (expectation.coefficient.empty() || expectation.coefficient == proof.coefficient);
 }
 
@@ -295,21 +314,24 @@ class ProofJudge {
     bool expected = false;
     for (const Expectation& expectation : expectations_) {
       // Of the run itself: it does not end, and nothing is proved.
-      const bool names = expectation.param.empty() ? !run.refused.empty() || proof.outcome == Outcome::kNoStatement
-                                                   : GlobMatches(expectation.param, proof.param);
+      const bool names = expectation.param.empty()
+                             ? !run.refused.empty() || proof.outcome == Outcome::kNoStatement
+                             : GlobMatches(expectation.param, proof.param);
       if (!names) continue;
       expected = true;
       if (ProofMeets(expectation, proof)) {
         finding.expectation = &expectation;
       } else {
-        Fail(result, absl::StrCat(proof.param, ": expected ", Describe(expectation), ", proved ", Describe(finding.verdict)));
+        Fail(result, absl::StrCat(proof.param, ": expected ", Describe(expectation), ", proved ",
+                                  Describe(finding.verdict)));
       }
     }
     if (proof.outcome == Outcome::kRight) {
       ++result.params_right;
       return;
     }
-    if (!expected) Fail(result, absl::StrCat(proof.param, ": not proved right: ", Describe(finding.verdict)));
+    if (!expected)
+      Fail(result, absl::StrCat(proof.param, ": not proved right: ", Describe(finding.verdict)));
     result.findings.push_back(std::move(finding));
   }
 
@@ -330,7 +352,8 @@ std::vector<ScenarioResult> RunScenario(const Scenario& scenario, const RunnerOp
 
 std::vector<ScenarioResult> ProveScenario(const Scenario& scenario) {
   std::vector<ScenarioResult> results;
-  results.push_back(ProofJudge(scenario, scenario.expectations).Judge(scenario.name, scenario.defects));
+  results.push_back(
+      ProofJudge(scenario, scenario.expectations).Judge(scenario.name, scenario.defects));
   if (scenario.harmless || (scenario.defects.empty() && scenario.cures.empty())) return results;
   std::vector<Edit> cured;
   if (!scenario.cures.empty()) {

@@ -13,12 +13,13 @@ namespace sumonce {
 struct RunnerOptions {
   std::string transport = "in_process";
   ExecutorOptions executor;
-  std::string export_dir;          // adapters of export_adapter scenarios are written below it; empty: a temporary
+  std::string
+      export_dir;  // adapters of export_adapter scenarios are written below it; empty: a temporary
   bool overwrite = false;
 };
 
-// Simulates, proves, compares, diagnoses, tries the cures: the scenario as written and, if it has a defect, its cured twin.
-// The results point into `scenario`.
+// Simulates, proves, compares, diagnoses, tries the cures: the scenario as written and, if it has a
+// defect, its cured twin. The results point into `scenario`.
 std::vector<ScenarioResult> RunScenario(const Scenario& scenario, const RunnerOptions& options);
 
 // The static verdicts only: all that is needed is the scenario's structure.

@@ -11,8 +11,8 @@ std::vector<RankTable> RankTables(const Scenario& scenario, const RunRecord& rec
   if (!lora.enabled || !lora.zero_init_B || scenario.steps < 2 || scenario.mesh.tp < 2) return {};
   const Mesh mesh = *Mesh::Create(scenario.mesh);
   RankTable table;
-  table.title = absl::StrCat("greatest |entry| of each replicated lora_B after step ", scenario.steps,
-                             ", tp ranks of dp rank 0");
+  table.title = absl::StrCat("greatest |entry| of each replicated lora_B after step ",
+                             scenario.steps, ", tp ranks of dp rank 0");
   const std::vector<int> ranks = mesh.Ranks(mesh.GroupOf(Axis::kTp), 0);
   for (size_t i = 0; i < ranks.size(); ++i) table.columns.push_back(absl::StrCat("rank ", i));
   Model model(EffectiveModel(scenario));

@@ -9,8 +9,9 @@
 
 namespace sumonce {
 
-// After the last step of a LoRA run that starts with lora_B = 0 and has several steps: for every replicated lora_B the
-// greatest absolute entry on each tp rank of dp rank 0. Exactly 0 means that the replica never moved. Empty otherwise.
+// After the last step of a LoRA run that starts with lora_B = 0 and has several steps: for every
+// replicated lora_B the greatest absolute entry on each tp rank of dp rank 0. Exactly 0 means that
+// the replica never moved. Empty otherwise.
 std::vector<RankTable> RankTables(const Scenario& scenario, const RunRecord& record);
 
 }  // namespace sumonce

@@ -18,13 +18,15 @@ double TermsOf(const Tape& tape, const Tape::Node& node) {
     double extent = 1;
     for (const DimExtent& dim : tape.nodes()[operand].dims) {
       const bool left = Find(node.dims, dim.dim) < 0;
-      if (left || Contains(node.declaration.mixes, dim.dim)) extent *= static_cast<double>(dim.extent());
+      if (left || Contains(node.declaration.mixes, dim.dim))
+        extent *= static_cast<double>(dim.extent());
     }
     summed = std::max(summed, extent);
     // Backward sums over the dimensions of the result that this operand lacks.
     double lacking = 1;
     for (const DimExtent& dim : node.dims) {
-      if (Find(tape.nodes()[operand].dims, dim.dim) < 0) lacking *= static_cast<double>(dim.extent());
+      if (Find(tape.nodes()[operand].dims, dim.dim) < 0)
+        lacking *= static_cast<double>(dim.extent());
     }
     summed = std::max(summed, lacking);
   }
@@ -42,12 +44,14 @@ Tolerance DeriveTolerance(const Tape& tape, int microbatches, int world_size, bo
   return tolerance;
 }
 
-std::map<std::string, Tensor> Perturbed(const std::map<std::string, Tensor>& weights, double gamma, uint64_t seed) {
+std::map<std::string, Tensor> Perturbed(const std::map<std::string, Tensor>& weights, double gamma,
+                                        uint64_t seed) {
   std::map<std::string, Tensor> perturbed;
   for (const auto& [name, weight] : weights) {
     const RandomStream stream(seed, "perturbation." + name);
     Tensor moved = weight.Clone();
-    for (int64_t i = 0; i < moved.count(); ++i) moved.data()[i] *= 1 + gamma * (2 * stream.Uniform(i) - 1);
+    for (int64_t i = 0; i < moved.count(); ++i)
+      moved.data()[i] *= 1 + gamma * (2 * stream.Uniform(i) - 1);
     perturbed[name] = moved;
   }
   return perturbed;
@@ -75,7 +79,8 @@ Comparison Compare(const Tensor& a, const Tensor& b, double allowed) {
 
 double MaxAbs(const Tensor& tensor) {
   double max = 0;
-  for (double value : tensor.values()) max = std::isnan(value) ? value : std::max(max, std::fabs(value));
+  for (double value : tensor.values())
+    max = std::isnan(value) ? value : std::max(max, std::fabs(value));
   return max;
 }
 

@@ -1,5 +1,5 @@
-// What was found about one parameter (or about the run itself), as plain data: the reporters' only input besides the
-// scenario's own result.
+// What was found about one parameter (or about the run itself), as plain data: the reporters' only
+// input besides the scenario's own result.
 #pragma once
 
 #include <optional>
@@ -13,30 +13,30 @@ namespace sumonce {
 // The class of a gradient before the finalizer: what it needs.
 enum class GradClass : uint8_t {
   kUnknown,
-  kPartial,        // terms: needs a sum
-  kComplete,       // the gradient, on every rank: needs nothing
-  kEqualShare,     // an n-th of it, on every rank: needs a sum
-  kShard,          // the own slice: needs nothing
+  kPartial,     // terms: needs a sum
+  kComplete,    // the gradient, on every rank: needs nothing
+  kEqualShare,  // an n-th of it, on every rank: needs a sum
+  kShard,       // the own slice: needs nothing
 };
 std::string_view Name(GradClass grad_class);  // "partial", ...
 
 struct Verdict {
-  std::string param;               // empty: the run itself
+  std::string param;  // empty: the run itself
   int step = 1;
   Outcome outcome = Outcome::kRight;
   Mechanism mechanism = Mechanism::kNone;
   std::optional<Axis> axis;
-  std::string coefficient;         // "tp", "1/tp", "none: a mixture", "none: per rank"; empty when right
-  std::optional<double> factor;    // its value on this mesh, where it is one number
+  std::string coefficient;  // "tp", "1/tp", "none: a mixture", "none: per rank"; empty when right
+  std::optional<double> factor;                // its value on this mesh, where it is one number
   GradClass grad_class = GradClass::kUnknown;  // along `axis`
-  std::string action;              // what was done along it: "none", "SUM", "AVG", "SUM twice"
-  std::string rule;                // the finalizer rule that claimed it, "" for none
-  std::string operation;           // UPSTREAM, NO_STATEMENT: the operation named
-  std::string shape;               // "[64, 8] float64", the rank's own
-  std::vector<std::string> per_rank;   // "rank 0: exactly zero", ...
-  std::vector<std::string> evidence;   // sentences
-  std::vector<std::string> affected;   // UPSTREAM: the parameters listed under it
-  std::vector<Mechanism> consequences; // REPLICA_DRIFT, EXPORT_DIFFERS: what follows from it
+  std::string action;                   // what was done along it: "none", "SUM", "AVG", "SUM twice"
+  std::string rule;                     // the finalizer rule that claimed it, "" for none
+  std::string operation;                // UPSTREAM, NO_STATEMENT: the operation named
+  std::string shape;                    // "[64, 8] float64", the rank's own
+  std::vector<std::string> per_rank;    // "rank 0: exactly zero", ...
+  std::vector<std::string> evidence;    // sentences
+  std::vector<std::string> affected;    // UPSTREAM: the parameters listed under it
+  std::vector<Mechanism> consequences;  // REPLICA_DRIFT, EXPORT_DIFFERS: what follows from it
 };
 
 // What the proof says of one parameter.
@@ -49,20 +49,20 @@ struct Proof {
   std::optional<double> factor;
   GradClass grad_class = GradClass::kUnknown;  // along `axis` (tp if none)
   std::string action;
-  std::string operation;           // where the state was lost
-  std::string reason;              // why it was
-  std::string before;              // states, for people: "tp: P(s), dp: P(b)"
+  std::string operation;  // where the state was lost
+  std::string reason;     // why it was
+  std::string before;     // states, for people: "tp: P(s), dp: P(b)"
   std::string after;
 };
 
 // A cure that a diagnosis proposes, and how its trial went.
 struct CureTrial {
   std::vector<Edit> edits;
-  std::string text;                // "set sequence_parallel=true on this parameter"
+  std::string text;  // "set sequence_parallel=true on this parameter"
   bool tried = false;
   bool right_in_numbers = false;
   bool right_in_proof = false;
-  std::string result;              // "right, in numbers and for every tp"
+  std::string result;  // "right, in numbers and for every tp"
 };
 
 // A verdict with what belongs to it.
@@ -85,19 +85,20 @@ struct RankTable {
 
 enum class RunOutcome : uint8_t { kPass, kFail, kSkip };
 
-// One scenario, judged: the run and, for a broken one, its cured twin is another result ("name@cured").
+// One scenario, judged: the run and, for a broken one, its cured twin is another result
+// ("name@cured").
 struct ScenarioResult {
   std::string name;
   std::string file;
   RunOutcome outcome = RunOutcome::kPass;
   std::string skip_reason;
-  std::vector<Finding> findings;       // all that is not RIGHT
-  std::vector<std::string> failures;   // why it failed: one sentence each
-  std::vector<std::string> notes;      // defects declared, conditions
-  std::vector<std::string> conditions; // under which the proof holds
+  std::vector<Finding> findings;        // all that is not RIGHT
+  std::vector<std::string> failures;    // why it failed: one sentence each
+  std::vector<std::string> notes;       // defects declared, conditions
+  std::vector<std::string> conditions;  // under which the proof holds
   std::vector<RankTable> tables;
   int params_right = 0;
-  bool internal_error = false;         // numbers and proof disagree, a broken invariant
+  bool internal_error = false;  // numbers and proof disagree, a broken invariant
   std::string digest;
   double elapsed_us = 0;
   MeshSizes mesh;

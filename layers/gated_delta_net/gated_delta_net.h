@@ -44,8 +44,8 @@ class GatedDeltaNet {
  public:
   GatedDeltaNet(const Builder& builder, const GatedDeltaNetConfig& config);
   Value Forward(Tape& tape, Value x);  // [s(/tp), b, h] -> as x
-  // shared_norm: the layer whose weight is used once more, inside the gather region if there is one:
-  // complete there, partial outside, and no action of the finalizer is right for both.
+  // shared_norm: the layer whose weight is used once more, inside the gather region if there is
+  // one: complete there, partial outside, and no action of the finalizer is right for both.
   void ShareNorm(RmsNormLayer* norm) { shared_norm_ = norm; }
   void CollectModules(std::vector<ToggleableModule>& modules);
 

@@ -69,10 +69,16 @@ Tensor AsMatrix(const Tensor& tensor, int64_t rows) {
 void ExpectLinear(const Golden& golden, const FusedLinear& linear, int64_t r,
                   const std::function<Tensor(const std::string&)>& gradient) {
   const int64_t rows = FusedRows(linear);
-  const Tensor weight = AsMatrix(gradient(linear.module + ".weight"), rows);
-  Tensor lora_A, lora_B;
-  if (r > 0) lora_A = AsMatrix(gradient(linear.module + ".lora_A"), r);
-  if (r > 0) lora_B = AsMatrix(gradient(linear.module + ".lora_B"), rows);
+  Tensor weight = gradient(linear.module + ".weight"), lora_A, lora_B;
+  if (r > 0) lora_A = gradient(linear.module + ".lora_A");
+  if (r > 0) lora_B = gradient(linear.module + ".lora_B");
+  if (weight.empty() || (r > 0 && (lora_A.empty() || lora_B.empty()))) {
+    ADD_FAILURE() << linear.module << " has no gradient";
+    return;
+  }
+  weight = AsMatrix(weight, rows);
+  if (r > 0) lora_A = AsMatrix(lora_A, r);
+  if (r > 0) lora_B = AsMatrix(lora_B, rows);
   int64_t at = 0;
   for (const auto& [name, places] : linear.projections) {
     EXPECT_TRUE(golden.Matches(GatherRows(weight, places), "grad." + WeightName(golden, name)));

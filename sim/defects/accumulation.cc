@@ -1,5 +1,5 @@
-// What goes wrong between backward and the finalizer, in the gradient buffer: a microbatch's term lost or counted twice, a
-// buffer that keeps the last step's gradient.
+// What goes wrong between backward and the finalizer, in the gradient buffer: a microbatch's term
+// lost or counted twice, a buffer that keeps the last step's gradient.
 #include "base/text.h"
 #include "sim/defects/effect.h"
 
@@ -44,7 +44,11 @@ class StaleEffect : public Effect {
 
 }  // namespace
 
-std::unique_ptr<Effect> MakeEffect(const MicrobatchEdit& edit, int) { return std::make_unique<MicrobatchEffect>(edit); }
-std::unique_ptr<Effect> MakeEffect(const StaleEdit& edit, int rank) { return std::make_unique<StaleEffect>(edit, rank); }
+std::unique_ptr<Effect> MakeEffect(const MicrobatchEdit& edit, int) {
+  return std::make_unique<MicrobatchEffect>(edit);
+}
+std::unique_ptr<Effect> MakeEffect(const StaleEdit& edit, int rank) {
+  return std::make_unique<StaleEffect>(edit, rank);
+}
 
 }  // namespace sumonce

@@ -1,4 +1,5 @@
-// One direction of one communication runs another map: dropped (identity), swapped, summed where it should be scattered.
+// One direction of one communication runs another map: dropped (identity), swapped, summed where it
+// should be scattered.
 #include "base/text.h"
 #include "sim/defects/effect.h"
 
@@ -11,11 +12,15 @@ class CollectiveEffect : public Effect {
 
   void OnCollective(const std::string& name, Collective& collective) override {
     if (!ActsOn(edit_.ranks, rank_) || !GlobMatches(edit_.operation, name)) return;
-    MapArgs& changed = edit_.direction == Direction::kForward ? collective.forward : collective.backward;
-    const MapArgs& other = edit_.direction == Direction::kForward ? collective.backward : collective.forward;
-    // The dimension: the map's own, or its partner's where it had none (an all-reduce becomes a reduce-scatter).
+    MapArgs& changed =
+        edit_.direction == Direction::kForward ? collective.forward : collective.backward;
+    const MapArgs& other =
+        edit_.direction == Direction::kForward ? collective.backward : collective.forward;
+    // The dimension: the map's own, or its partner's where it had none (an all-reduce becomes a
+    // reduce-scatter).
     const bool along = changed.map != Map::kIdentity && changed.map != Map::kSum;
-    changed = {.map = edit_.map, .dim = along ? changed.dim : other.dim, .other_dim = changed.other_dim};
+    changed = {
+        .map = edit_.map, .dim = along ? changed.dim : other.dim, .other_dim = changed.other_dim};
   }
 
   std::string Unprovable() override {

@@ -9,7 +9,8 @@ namespace sumonce {
 Effects::Effects(std::span<const Edit> edits, int rank) {
   for (const Edit& edit : edits) {
     edits_collectives_ |= std::holds_alternative<CollectiveEdit>(edit.kind);
-    effects_.push_back(std::visit([&](const auto& kind) { return MakeEffect(kind, rank); }, edit.kind));
+    effects_.push_back(
+        std::visit([&](const auto& kind) { return MakeEffect(kind, rank); }, edit.kind));
   }
 }
 
@@ -23,7 +24,8 @@ void Effects::Attach(Tape& tape) {
 }
 
 bool ActsOn(const std::vector<int>& ranks, int rank) {
-  return ranks.empty() || rank == kProver || std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  return ranks.empty() || rank == kProver ||
+         std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
 std::vector<Axis> AxesOfGroup(const std::string& group) {

@@ -1,5 +1,6 @@
-// What an edit (a defect or a cure) does to a run, at the seams where it can act. One file per kind of edit; each rank,
-// and the prover, makes its own effects. Where an edit cannot be said in states, the prover's state is lost with a reason.
+// What an edit (a defect or a cure) does to a run, at the seams where it can act. One file per kind
+// of edit; each rank, and the prover, makes its own effects. Where an edit cannot be said in
+// states, the prover's state is lost with a reason.
 #pragma once
 
 #include <map>
@@ -19,17 +20,17 @@ inline constexpr int kProver = -1;  // in place of a rank
 class Effect {
  public:
   virtual ~Effect() = default;
-  virtual void OnConfig(ModelConfig&) {}                                // before the model is built
+  virtual void OnConfig(ModelConfig&) {}  // before the model is built
   virtual void OnBuilt(ParamStore&) {}
   virtual void OnCollective(const std::string&, Collective&) {}
-  virtual void OnUse(Param&) {}                                         // in the forward pass of its module
-  virtual void OnTerm(const Param&, Tensor&) {}                         // a microbatch's gradient, before it is added
+  virtual void OnUse(Param&) {}                  // in the forward pass of its module
+  virtual void OnTerm(const Param&, Tensor&) {}  // a microbatch's gradient, before it is added
   virtual int TimesCounted(const Param&, int /*microbatch*/) { return 1; }
-  virtual bool KeepsBuffer(const Param&) { return false; }              // main_grad is not zeroed before a step
+  virtual bool KeepsBuffer(const Param&) { return false; }  // main_grad is not zeroed before a step
   virtual void OnBackwardDone(ParamStore&) {}
   virtual void OnPreset(FinalizePreset&) {}
-  virtual void OnState(const Param&, State&) {}                         // the prover's state before the finalizer
-  virtual std::string Unprovable() { return ""; }                       // why the prover cannot say anything at all
+  virtual void OnState(const Param&, State&) {}    // the prover's state before the finalizer
+  virtual std::string Unprovable() { return ""; }  // why the prover cannot say anything at all
 };
 
 std::unique_ptr<Effect> MakeEffect(const MarkEdit& edit, int rank);
@@ -43,13 +44,14 @@ std::unique_ptr<Effect> MakeEffect(const ScaleEdit& edit, int rank);
 std::unique_ptr<Effect> MakeEffect(const RegionMarksEdit& edit, int rank);
 
 // Parameters on whose marks the ranks do not agree once all edits have acted, with the mark.
-std::map<std::string, Mark> DisagreeingMarks(const ModelConfig& model, int world_size, std::span<const Edit> edits);
+std::map<std::string, Mark> DisagreeingMarks(const ModelConfig& model, int world_size,
+                                             std::span<const Edit> edits);
 
 // All edits of a run on one rank.
 class Effects {
  public:
   Effects(std::span<const Edit> edits, int rank);
-  void Attach(Tape& tape);                                              // collectives and uses of this tape
+  void Attach(Tape& tape);  // collectives and uses of this tape
   bool EditsCollectives() const { return edits_collectives_; }
   const std::vector<std::unique_ptr<Effect>>& all() const { return effects_; }
 

@@ -1,4 +1,5 @@
-// A rank's own backward is wrong: its gradient of a parameter is scaled, or its rows stand in wrong places.
+// A rank's own backward is wrong: its gradient of a parameter is scaled, or its rows stand in wrong
+// places.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -25,7 +26,8 @@ class ScaleEffect : public Effect {
   ScaleEffect(ScaleEdit edit, int rank) : edit_(std::move(edit)), rank_(rank) {}
 
   void OnTerm(const Param& param, Tensor& term) override {
-    if (ActsOn(edit_.ranks, rank_) && GlobMatches(edit_.param, param.name)) ScaleInto(term, edit_.factor);
+    if (ActsOn(edit_.ranks, rank_) && GlobMatches(edit_.param, param.name))
+      ScaleInto(term, edit_.factor);
   }
   void OnState(const Param& param, State& state) override {
     if (!GlobMatches(edit_.param, param.name) || state.lost) return;
@@ -47,12 +49,14 @@ class PermuteEffect : public Effect {
   PermuteEffect(PermuteEdit edit, int rank) : edit_(std::move(edit)), rank_(rank) {}
 
   void OnTerm(const Param& param, Tensor& term) override {
-    if (!ActsOn(edit_.ranks, rank_) || !GlobMatches(edit_.param, param.name) || term.count() == 0) return;
+    if (!ActsOn(edit_.ranks, rank_) || !GlobMatches(edit_.param, param.name) || term.count() == 0)
+      return;
     const int64_t row = term.count() / term.dims()[0].extent();
     std::rotate(term.data(), term.data() + row, term.data() + term.count());
   }
   void OnState(const Param& param, State& state) override {
-    if (GlobMatches(edit_.param, param.name) && !state.lost) state.lost = {"rows of the gradient stand in wrong places", -1};
+    if (GlobMatches(edit_.param, param.name) && !state.lost)
+      state.lost = {"rows of the gradient stand in wrong places", -1};
   }
 
  private:
@@ -62,7 +66,9 @@ class PermuteEffect : public Effect {
 
 }  // namespace
 
-std::unique_ptr<Effect> MakeEffect(const ScaleEdit& edit, int rank) { return std::make_unique<ScaleEffect>(edit, rank); }
+std::unique_ptr<Effect> MakeEffect(const ScaleEdit& edit, int rank) {
+  return std::make_unique<ScaleEffect>(edit, rank);
+}
 std::unique_ptr<Effect> MakeEffect(const PermuteEdit& edit, int rank) {
   return std::make_unique<PermuteEffect>(edit, rank);
 }

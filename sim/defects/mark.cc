@@ -1,4 +1,5 @@
-// A mark is set or cleared: at build, during the forward pass of its module, or after backward; on some ranks or on all.
+// A mark is set or cleared: at build, during the forward pass of its module, or after backward; on
+// some ranks or on all.
 #include <algorithm>
 
 #include "base/text.h"
@@ -20,6 +21,7 @@ class MarkEffect : public Effect {
   void OnBackwardDone(ParamStore& params) override {
     if (edit_.when == When::kAfterBackward) ApplyTo(params);
   }
+
  private:
   void ApplyTo(ParamStore& params) {
     for (Param& param : params.all()) ApplyTo(param);
@@ -42,7 +44,8 @@ class MarkEffect : public Effect {
 
 }  // namespace
 
-std::map<std::string, Mark> DisagreeingMarks(const ModelConfig& model, int world_size, std::span<const Edit> edits) {
+std::map<std::string, Mark> DisagreeingMarks(const ModelConfig& model, int world_size,
+                                             std::span<const Edit> edits) {
   std::map<std::string, Mark> disagreeing;
   const auto of_some_ranks = [](const Edit& edit) {
     const auto* mark = std::get_if<MarkEdit>(&edit.kind);
@@ -60,8 +63,10 @@ std::map<std::string, Mark> DisagreeingMarks(const ModelConfig& model, int world
     for (const auto& effect : effects.all()) effect->OnBackwardDone(built.params());
     for (const Param& param : built.params().all()) {
       const Marks& peer = first.emplace(param.name, param.marks).first->second;
-      if (peer.sequence_parallel != param.marks.sequence_parallel) disagreeing[param.name] = Mark::kSequenceParallel;
-      if (peer.average_gradients_across_tp_domain != param.marks.average_gradients_across_tp_domain) {
+      if (peer.sequence_parallel != param.marks.sequence_parallel)
+        disagreeing[param.name] = Mark::kSequenceParallel;
+      if (peer.average_gradients_across_tp_domain !=
+          param.marks.average_gradients_across_tp_domain) {
         disagreeing[param.name] = Mark::kAverageGradientsAcrossTpDomain;
       }
     }
@@ -69,6 +74,8 @@ std::map<std::string, Mark> DisagreeingMarks(const ModelConfig& model, int world
   return disagreeing;
 }
 
-std::unique_ptr<Effect> MakeEffect(const MarkEdit& edit, int rank) { return std::make_unique<MarkEffect>(edit, rank); }
+std::unique_ptr<Effect> MakeEffect(const MarkEdit& edit, int rank) {
+  return std::make_unique<MarkEffect>(edit, rank);
+}
 
 }  // namespace sumonce

@@ -12,7 +12,8 @@ class RegionMarksEffect : public Effect {
 
   void OnConfig(ModelConfig& model) override {
     for (size_t i = 0; i < model.layers.size(); ++i) {
-      if (!GlobMatches(edit_.module, absl::StrCat("decoder.layers.", i, ".self_attention"))) continue;
+      if (!GlobMatches(edit_.module, absl::StrCat("decoder.layers.", i, ".self_attention")))
+        continue;
       auto* mixer = std::get_if<GatedDeltaNetConfig>(&model.layers[i].mixer);
       if (mixer) mixer->region_marks = edit_.marks;
     }

@@ -1,5 +1,5 @@
-// A rule of the finalizer is dropped, repeated, averages instead of summing, or reduces over another group, for the
-// parameters of a glob.
+// A rule of the finalizer is dropped, repeated, averages instead of summing, or reduces over
+// another group, for the parameters of a glob.
 #include <algorithm>
 
 #include "base/text.h"
@@ -10,7 +10,8 @@ namespace {
 
 // `rule` for the parameters of `glob` only; `!inside`: for the others only.
 FinalizeRule Restrict(FinalizeRule rule, const std::string& glob, bool inside) {
-  rule.claims = [claims = rule.claims, glob, inside](const Param& param, const FinalizeConfig& config) {
+  rule.claims = [claims = rule.claims, glob, inside](const Param& param,
+                                                     const FinalizeConfig& config) {
     return GlobMatches(glob, param.name) == inside && claims(param, config);
   };
   return rule;
@@ -47,7 +48,8 @@ class RuleEffect : public Effect {
     preset.steps.insert(preset.steps.begin() + step + 1, std::move(again));
   }
 
-  // Every rule of this name (earlier edits may have split it) is split into these parameters' and the others'.
+  // Every rule of this name (earlier edits may have split it) is split into these parameters' and
+  // the others'.
   void Change(FinalizeStep& step) {
     std::vector<FinalizeRule> rules;
     for (const FinalizeRule& rule : step.rules) {
@@ -71,7 +73,8 @@ class RuleEffect : public Effect {
         rule.axes = AxesOfGroup(edit_.group);
         break;
       case RuleEdit::How::kDrop:
-        // It still wins the parameter (no later rule of the step takes its place), and does nothing.
+        // It still wins the parameter (no later rule of the step takes its place), and does
+        // nothing.
         rule.map = Map::kIdentity;
         rule.divide_by_group = false;
         rule.times_inverse_tokens = false;
@@ -107,7 +110,11 @@ class AddRuleEffect : public Effect {
 
 }  // namespace
 
-std::unique_ptr<Effect> MakeEffect(const RuleEdit& edit, int) { return std::make_unique<RuleEffect>(edit); }
-std::unique_ptr<Effect> MakeEffect(const AddRuleEdit& edit, int) { return std::make_unique<AddRuleEffect>(edit); }
+std::unique_ptr<Effect> MakeEffect(const RuleEdit& edit, int) {
+  return std::make_unique<RuleEffect>(edit);
+}
+std::unique_ptr<Effect> MakeEffect(const AddRuleEdit& edit, int) {
+  return std::make_unique<AddRuleEffect>(edit);
+}
 
 }  // namespace sumonce

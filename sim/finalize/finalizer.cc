@@ -22,11 +22,13 @@ bool SameList(const FinalizeRule& a, const FinalizeRule& b) {
          a.times_inverse_tokens == b.times_inverse_tokens;
 }
 
-std::vector<List> ListsOf(const FinalizeStep& step, const FinalizeConfig& config, std::deque<Param>& params) {
+std::vector<List> ListsOf(const FinalizeStep& step, const FinalizeConfig& config,
+                          std::deque<Param>& params) {
   std::vector<List> lists;
   for (const FinalizeRule& rule : step.rules) {
     const auto same = [&](const List& list) { return SameList(*list.rule, rule); };
-    if (std::none_of(lists.begin(), lists.end(), same)) lists.push_back({.rule = &rule, .params = {}});
+    if (std::none_of(lists.begin(), lists.end(), same))
+      lists.push_back({.rule = &rule, .params = {}});
   }
   for (Param& param : params) {
     const FinalizeRule* rule = Claiming(step, param, config);
@@ -36,8 +38,9 @@ std::vector<List> ListsOf(const FinalizeStep& step, const FinalizeConfig& config
     }
   }
   // Megatron reduces the summed list before the averaged one.
-  std::stable_sort(lists.begin(), lists.end(),
-                   [](const List& a, const List& b) { return a.rule->map == Map::kSum && b.rule->map != Map::kSum; });
+  std::stable_sort(lists.begin(), lists.end(), [](const List& a, const List& b) {
+    return a.rule->map == Map::kSum && b.rule->map != Map::kSum;
+  });
   return lists;
 }
 
@@ -58,8 +61,8 @@ void Unflatten(const Tensor& flat, const std::vector<Param*>& params) {
   }
 }
 
-absl::Status RunList(const FinalizeStep& step, const List& list, const Mesh& mesh, int rank, const GroupComms* comms,
-                     double num_tokens) {
+absl::Status RunList(const FinalizeStep& step, const List& list, const Mesh& mesh, int rank,
+                     const GroupComms* comms, double num_tokens) {
   const FinalizeRule& rule = *list.rule;
   if (rule.times_inverse_tokens) {
     for (Param* param : list.params) ScaleInto(param->main_grad, 1.0 / std::max(num_tokens, 1.0));
@@ -70,8 +73,9 @@ absl::Status RunList(const FinalizeStep& step, const List& list, const Mesh& mes
   if (list.params.empty() || size == 1) return absl::OkStatus();
   SUMONCE_ASSIGN_OR_RETURN(Communicator * comm, comms->Find(group));
   const Tensor flat = Flatten(list.params, rule.divide_by_group ? 1.0 / size : 1.0);
-  SUMONCE_ASSIGN_OR_RETURN(const Tensor reduced, RunMap({.map = rule.map}, group, mesh, rank, comm, flat,
-                                                        absl::StrCat("finalizer ", step.name, "/", rule.name).c_str()));
+  SUMONCE_ASSIGN_OR_RETURN(const Tensor reduced,
+                           RunMap({.map = rule.map}, group, mesh, rank, comm, flat,
+                                  absl::StrCat("finalizer ", step.name, "/", rule.name).c_str()));
   Unflatten(reduced, list.params);
   return absl::OkStatus();
 }
@@ -89,13 +93,15 @@ const FinalizeRule* FinalizePreset::FindRule(const std::string& rule) const {
 
 void FinalizerRegistry::Add(FinalizePreset preset) {
   const std::string name = preset.name;
-  SUMONCE_CHECK(presets_.emplace(name, std::move(preset)).second) << "two finalizers are named " << name;
+  SUMONCE_CHECK(presets_.emplace(name, std::move(preset)).second)
+      << "two finalizers are named " << name;
 }
 
 absl::StatusOr<FinalizePreset> FinalizerRegistry::Find(const std::string& name) const {
   const auto found = presets_.find(name);
   if (found != presets_.end()) return found->second;
-  return absl::NotFoundError(absl::StrCat("unknown finalizer \"", name, "\"; there are: ", absl::StrJoin(names(), ", ")));
+  return absl::NotFoundError(
+      absl::StrCat("unknown finalizer \"", name, "\"; there are: ", absl::StrJoin(names(), ", ")));
 }
 
 std::vector<std::string> FinalizerRegistry::names() const {
@@ -113,7 +119,8 @@ const FinalizerRegistry& Finalizers() {
   return *registry;
 }
 
-const FinalizeRule* Claiming(const FinalizeStep& step, const Param& param, const FinalizeConfig& config) {
+const FinalizeRule* Claiming(const FinalizeStep& step, const Param& param,
+                             const FinalizeConfig& config) {
   if (!param.requires_grad) return nullptr;
   for (const FinalizeRule& rule : step.rules) {
     if (rule.claims(param, config)) return &rule;
@@ -121,18 +128,20 @@ const FinalizeRule* Claiming(const FinalizeStep& step, const Param& param, const
   return nullptr;
 }
 
-absl::Status RunFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config, const Mesh& mesh, int rank,
-                             const GroupComms* comms, double num_tokens, std::deque<Param>& params) {
+absl::Status RunFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config,
+                             const Mesh& mesh, int rank, const GroupComms* comms, double num_tokens,
+                             std::deque<Param>& params) {
   for (const List& list : ListsOf(step, config, params)) {
     SUMONCE_RETURN_IF_ERROR(RunList(step, list, mesh, rank, comms, num_tokens));
   }
   return absl::OkStatus();
 }
 
-State ApplyFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config, const Mesh& mesh, const Param& param,
-                        State state) {
+State ApplyFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config, const Mesh& mesh,
+                        const Param& param, State state) {
   const FinalizeRule* rule = Claiming(step, param, config);
-  if (!rule || rule->times_inverse_tokens) return state;  // 1/num_tokens: the reference's own number too
+  if (!rule || rule->times_inverse_tokens)
+    return state;  // 1/num_tokens: the reference's own number too
   const Group group = mesh.GroupOf(rule->axes, rule->group);
   if (rule->divide_by_group) state = Apply(Scale::SizeOfGroup(group, -1), state);
   return Apply({.map = rule->map}, group, state, -1);

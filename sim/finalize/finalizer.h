@@ -1,6 +1,7 @@
-// What finalize_model_grads does, as data: ordered steps of rules. Inside a step the first rule that claims a parameter
-// wins; across steps the effects add up; parameters of one list travel in one coalesced buffer (docs/THEORY.md
-// "Finalizers"; megatron/core/distributed/finalize_model_grads.py). The same rules run on numbers and on states.
+// What finalize_model_grads does, as data: ordered steps of rules. Inside a step the first rule
+// that claims a parameter wins; across steps the effects add up; parameters of one list travel in
+// one coalesced buffer (docs/THEORY.md "Finalizers";
+// megatron/core/distributed/finalize_model_grads.py). The same rules run on numbers and on states.
 #pragma once
 
 #include <deque>
@@ -23,23 +24,23 @@ struct FinalizeConfig {
 };
 
 struct FinalizeRule {
-  std::string name;                        // "sequence_parallel_sum"
-  std::string says;                        // one line for `explain` and reports: what it claims
-  std::vector<Axis> axes;                  // the group
-  std::string group;                       // its name: "tp", "dp", "tp_dp"
+  std::string name;        // "sequence_parallel_sum"
+  std::string says;        // one line for `explain` and reports: what it claims
+  std::vector<Axis> axes;  // the group
+  std::string group;       // its name: "tp", "dp", "tp_dp"
   Map map = Map::kSum;
-  bool divide_by_group = false;            // times 1/size before the sum (DDP's gradient scaling)
-  bool times_inverse_tokens = false;       // times the runtime number 1/num_tokens, no communication
+  bool divide_by_group = false;       // times 1/size before the sum (DDP's gradient scaling)
+  bool times_inverse_tokens = false;  // times the runtime number 1/num_tokens, no communication
   std::function<bool(const Param&, const FinalizeConfig&)> claims;
 };
 
 struct FinalizeStep {
-  std::string name;                        // "data_parallel", "tensor_parallel", "per_token"
+  std::string name;  // "data_parallel", "tensor_parallel", "per_token"
   std::vector<FinalizeRule> rules;
 };
 
 struct FinalizePreset {
-  std::string name;                        // "megatron_core_0_16"
+  std::string name;  // "megatron_core_0_16"
   std::vector<FinalizeStep> steps;
   const FinalizeRule* FindRule(const std::string& rule) const;
 };
@@ -47,24 +48,28 @@ struct FinalizePreset {
 class FinalizerRegistry {
  public:
   void Add(FinalizePreset preset);
-  absl::StatusOr<FinalizePreset> Find(const std::string& name) const;  // NotFound: names there are, nearest one
+  absl::StatusOr<FinalizePreset> Find(
+      const std::string& name) const;  // NotFound: names there are, nearest one
   std::vector<std::string> names() const;
 
  private:
   std::map<std::string, FinalizePreset> presets_;
 };
-void RegisterAllFinalizers(FinalizerRegistry& registry);  // generated from sim/finalize/presets/*.cc
+void RegisterAllFinalizers(
+    FinalizerRegistry& registry);  // generated from sim/finalize/presets/*.cc
 const FinalizerRegistry& Finalizers();
 
 // The rule of `step` that claims the parameter, or null.
-const FinalizeRule* Claiming(const FinalizeStep& step, const Param& param, const FinalizeConfig& config);
+const FinalizeRule* Claiming(const FinalizeStep& step, const Param& param,
+                             const FinalizeConfig& config);
 
 // Numbers: runs one step over the rank's main_grads, coalescing each (map, group) into one buffer.
-absl::Status RunFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config, const Mesh& mesh, int rank,
-                             const GroupComms* comms, double num_tokens, std::deque<Param>& params);
+absl::Status RunFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config,
+                             const Mesh& mesh, int rank, const GroupComms* comms, double num_tokens,
+                             std::deque<Param>& params);
 
 // States: what the step makes of one parameter's gradient.
-State ApplyFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config, const Mesh& mesh, const Param& param,
-                        State state);
+State ApplyFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config, const Mesh& mesh,
+                        const Param& param, State state);
 
 }  // namespace sumonce

@@ -1,12 +1,13 @@
-// Same scenario, seed: the same bits, whatever executes the ranks and in whatever order, and whatever compiled the program:
-// digests.txt holds every scenario's, and every build of every compiler runs this test against the same file.
+// Same scenario, seed: the same bits, whatever executes the ranks and in whatever order, and
+// whatever compiled the program: digests.txt holds every scenario's, and every build of every
+// compiler runs this test against the same file.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
 
-#include "tests/system/shipped.h"
 #include "sim/simulator.h"
+#include "tests/system/shipped.h"
 
 namespace sumonce {
 namespace {
@@ -21,8 +22,8 @@ std::string DigestOf(const Scenario& scenario, const ExecutorOptions& executor) 
 }
 
 TEST(Digest, SameOverExecutorsSchedulesAndRepetitions) {
-  for (const char* name : {"lora/row_flag_missing", "gdn/gamma_flagged_dp2", "lora/pr_173", "norm/qk_layernorm",
-                           "dp/mean_of_cells", "real/tiny_lm_lora"}) {
+  for (const char* name : {"lora/row_flag_missing", "gdn/gamma_flagged_dp2", "lora/pr_173",
+                           "norm/qk_layernorm", "dp/mean_of_cells", "real/tiny_lm_lora"}) {
     const Scenario scenario = testing::Shipped(name);
     const std::string first = DigestOf(scenario, {});
     EXPECT_EQ(first, DigestOf(scenario, {})) << name << ": twice in a row";

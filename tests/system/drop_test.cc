@@ -1,6 +1,6 @@
-// For every shipped clean scenario: every communication (each direction), every rule and every mark is dropped in turn. Each
-// drop must be found (some parameter WRONG or NO_STATEMENT, the proof agreeing), or be refused by a shape check that names the
-// operation, or be proved equal.
+// For every shipped clean scenario: every communication (each direction), every rule and every mark
+// is dropped in turn. Each drop must be found (some parameter WRONG or NO_STATEMENT, the proof
+// agreeing), or be refused by a shape check that names the operation, or be proved equal.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -18,19 +18,23 @@ struct Counts {
 };
 
 std::ostream& operator<<(std::ostream& out, const Counts& counts) {
-  return out << counts.total() << " drops: " << counts.found << " found, " << counts.refused << " refused by a shape check, "
-             << counts.equal << " proved equal";
+  return out << counts.total() << " drops: " << counts.found << " found, " << counts.refused
+             << " refused by a shape check, " << counts.equal << " proved equal";
 }
 
 std::vector<Edit> CollectiveDrops(const ProofRun& clean) {
   std::vector<Edit> drops;
   for (const Tape::Node& node : clean.tape->nodes()) {
-    if (node.kind != Tape::Kind::kCollective || node.collective.backward.map == Map::kStop) continue;
+    if (node.kind != Tape::Kind::kCollective || node.collective.backward.map == Map::kStop)
+      continue;
     if (clean.mesh->size(node.collective.group) == 1) continue;
     for (Direction direction : {Direction::kForward, Direction::kBackward}) {
-      const MapArgs& args = direction == Direction::kForward ? node.collective.forward : node.collective.backward;
-      if (args.map == Map::kIdentity || (direction == Direction::kBackward && !node.needs_grad)) continue;
-      drops.push_back({.kind = CollectiveEdit{.operation = node.name, .direction = direction, .map = Map::kIdentity}});
+      const MapArgs& args =
+          direction == Direction::kForward ? node.collective.forward : node.collective.backward;
+      if (args.map == Map::kIdentity || (direction == Direction::kBackward && !node.needs_grad))
+        continue;
+      drops.push_back({.kind = CollectiveEdit{
+                           .operation = node.name, .direction = direction, .map = Map::kIdentity}});
     }
   }
   return drops;
@@ -55,14 +59,16 @@ std::vector<Edit> MarkDrops(const ProofRun& clean) {
   std::vector<Edit> drops;
   for (const Param& param : clean.model->params().all()) {
     if (!param.requires_grad || !param.marks.sequence_parallel) continue;
-    drops.push_back({.kind = MarkEdit{.param = param.name, .set = false, .when = When::kAfterBackward}});
+    drops.push_back(
+        {.kind = MarkEdit{.param = param.name, .set = false, .when = When::kAfterBackward}});
   }
   return drops;
 }
 
 bool ProvedEqual(const RunOnce& run) {
   for (const auto& [param, verdict] : run.verdicts) {
-    if (verdict.outcome != Outcome::kRight || run.proof.proofs.at(param).outcome != Outcome::kRight) return false;
+    if (verdict.outcome != Outcome::kRight || run.proof.proofs.at(param).outcome != Outcome::kRight)
+      return false;
   }
   return true;
 }
@@ -77,12 +83,14 @@ bool Found(const RunOnce& run) {
 void Check(const Scenario& scenario, const Edit& drop, Counts& counts) {
   const RunOnce run = RunScenarioOnce(scenario, std::vector<Edit>{drop}, SimOptions());
   const std::string what = scenario.name + ": " + Describe(drop);
-  for (const std::string& disagreement : run.disagreements) ADD_FAILURE() << what << ": " << disagreement;
+  for (const std::string& disagreement : run.disagreements)
+    ADD_FAILURE() << what << ": " << disagreement;
   if (!run.run_status.ok()) {
     EXPECT_EQ(KindOf(run.run_status), RunFailure::kNone) << what << ": " << run.run_status;
     const auto* collective = std::get_if<CollectiveEdit>(&drop.kind);
     ASSERT_NE(collective, nullptr) << what << ": " << run.run_status;
-    EXPECT_NE(run.run_status.message().find('#'), std::string::npos) << what << " names no operation: " << run.run_status;
+    EXPECT_NE(run.run_status.message().find('#'), std::string::npos)
+        << what << " names no operation: " << run.run_status;
     ++counts.refused;
   } else if (Found(run)) {
     ++counts.found;
@@ -103,7 +111,8 @@ TEST(Drops, EveryCommunicationRuleAndMarkOfCleanScenarios) {
     for (const Edit& drop : RuleDrops(scenario, clean)) Check(scenario, drop, rules);
     for (const Edit& drop : MarkDrops(clean)) Check(scenario, drop, marks);
   }
-  std::cout << "communications: " << collectives << "\nrules: " << rules << "\nmarks: " << marks << std::endl;
+  std::cout << "communications: " << collectives << "\nrules: " << rules << "\nmarks: " << marks
+            << std::endl;
   EXPECT_GT(collectives.found, 0);
   EXPECT_GT(rules.found, 0);
   EXPECT_GT(marks.found, 0);

@@ -1,4 +1,5 @@
-// The two founding cases: their tables, their factors, their cures, and that neither is written into the code.
+// The two founding cases: their tables, their factors, their cures, and that neither is written
+// into the code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +29,8 @@ std::vector<Edit> Cured(const Scenario& scenario) {
 }
 
 // Greatest absolute entry on each tp rank of dp rank 0 after the last recorded step.
-std::vector<double> Row(const Scenario& scenario, const RunRecord& record, const std::string& param) {
+std::vector<double> Row(const Scenario& scenario, const RunRecord& record,
+                        const std::string& param) {
   std::vector<double> row;
   for (int rank = 0; rank < scenario.mesh.tp; ++rank) {
     row.push_back(MaxAbs(record.ranks[rank].back().params.at(param).weight_after));
@@ -38,12 +40,15 @@ std::vector<double> Row(const Scenario& scenario, const RunRecord& record, const
 
 bool AnyAllZero(const Scenario& scenario, const RunRecord& record) {
   for (const auto& [name, tensor] : AdapterTensors(scenario, record)) {
-    if (std::all_of(tensor.values.begin(), tensor.values.end(), [](double value) { return value == 0; })) return true;
+    if (std::all_of(tensor.values.begin(), tensor.values.end(),
+                    [](double value) { return value == 0; }))
+      return true;
   }
   return false;
 }
 
-// Pull request 173: zero on tp ranks 0-2, not on 3; deeper layers differ per rank; the export has an all-zero tensor.
+// Pull request 173: zero on tp ranks 0-2, not on 3; deeper layers differ per rank; the export has
+// an all-zero tensor.
 TEST(LoraReplica, TableOfTheReport) {
   const Scenario scenario = testing::Shipped("lora/pr_173");
   const SimResult result = Simulate(scenario, scenario.defects, Start(scenario), SimOptions());
@@ -54,7 +59,8 @@ TEST(LoraReplica, TableOfTheReport) {
   std::vector<double> earlier = Row(scenario, result.record, kEarlier);
   EXPECT_THAT(earlier, ::testing::Each(::testing::Gt(0.0)));
   std::sort(earlier.begin(), earlier.end());
-  EXPECT_EQ(std::adjacent_find(earlier.begin(), earlier.end()), earlier.end()) << "all four copies differ";
+  EXPECT_EQ(std::adjacent_find(earlier.begin(), earlier.end()), earlier.end())
+      << "all four copies differ";
   EXPECT_TRUE(AnyAllZero(scenario, result.record));
 }
 
@@ -71,8 +77,10 @@ TEST(LoraReplica, CuredCopiesAreEqualAndFollowTheUnshardedTrajectory) {
     EXPECT_GT(Row(scenario, result.record, param)[0], 0.0);
   }
   const ProofRun clean = Prove(scenario, {});
-  const Tolerance tolerance = DeriveTolerance(*clean.tape, scenario.data.microbatches, clean.mesh->world_size(), false);
-  const TrajectoryResult trajectory = CompareTrajectory(scenario, result.record, Start(scenario), tolerance);
+  const Tolerance tolerance =
+      DeriveTolerance(*clean.tape, scenario.data.microbatches, clean.mesh->world_size(), false);
+  const TrajectoryResult trajectory =
+      CompareTrajectory(scenario, result.record, Start(scenario), tolerance);
   EXPECT_TRUE(trajectory.equal) << trajectory.worst_param << " " << trajectory.diff_abs_max;
   EXPECT_FALSE(AnyAllZero(scenario, result.record));
   // The broken run is outside the same bound: the comparison has teeth.
@@ -100,7 +108,8 @@ TEST(LoraReplica, AfterHundredStepsStillZeroOnRank0WhileLoraAMoves) {
   ASSERT_GT(result.record.ranks[0].size(), 5u);
   const std::string lora_A = "decoder.layers.3.self_attention.linear_proj.lora_A";
   for (size_t i = 0; i < result.record.ranks[0].size(); ++i) {
-    EXPECT_EQ(MaxAbs(result.record.ranks[0][i].params.at(kLast).weight_after), 0.0) << "recorded step " << i;
+    EXPECT_EQ(MaxAbs(result.record.ranks[0][i].params.at(kLast).weight_after), 0.0)
+        << "recorded step " << i;
     for (int rank = 0; i > 0 && rank < scenario.mesh.tp; ++rank) {
       const ParamRecord& now = result.record.ranks[rank][i].params.at(lora_A);
       const ParamRecord& before = result.record.ranks[rank][i - 1].params.at(lora_A);
@@ -138,7 +147,8 @@ TEST_P(AtSize, GdnGammaIsTpTimesTheReference) {
 }
 
 TEST_P(AtSize, LoraReplicaIsMissingItsSum) {
-  const Scenario scenario = testing::Shipped("lora/row_flag_missing", {.axes = {{Axis::kTp, GetParam()}}, .seed = {}});
+  const Scenario scenario =
+      testing::Shipped("lora/row_flag_missing", {.axes = {{Axis::kTp, GetParam()}}, .seed = {}});
   const RunOnce run = RunScenarioOnce(scenario, scenario.defects, SimOptions());
   ASSERT_TRUE(run.run_status.ok()) << run.run_status;
   EXPECT_THAT(run.disagreements, ::testing::IsEmpty());

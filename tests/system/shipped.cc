@@ -6,15 +6,16 @@ namespace sumonce::testing {
 
 std::vector<ScenarioFile> ShippedFiles() {
   std::vector<Mistake> mistakes;
-  std::vector<ScenarioFile> files = FindScenarios({std::string(SUMONCE_SOURCE_DIR) + "/scenarios"}, mistakes);
+  std::vector<ScenarioFile> files =
+      FindScenarios({std::string(SUMONCE_SOURCE_DIR) + "/scenarios"}, mistakes);
   EXPECT_TRUE(mistakes.empty());
   EXPECT_FALSE(files.empty());
   return files;
 }
 
 Scenario Shipped(const std::string& name, const Overrides& overrides) {
-  const ReadResult result =
-      ReadScenario(std::string(SUMONCE_SOURCE_DIR) + "/scenarios/" + name + ".textproto", name, overrides);
+  const ReadResult result = ReadScenario(
+      std::string(SUMONCE_SOURCE_DIR) + "/scenarios/" + name + ".textproto", name, overrides);
   for (const Mistake& mistake : result.mistakes) ADD_FAILURE() << Format(mistake);
   return result.scenario;
 }

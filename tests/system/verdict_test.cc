@@ -1,4 +1,5 @@
-// Verdicts, cures and agreement on scenarios that once got them wrong, and on random clean ones, which must never.
+// Verdicts, cures and agreement on scenarios that once got them wrong, and on random clean ones,
+// which must never.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,17 +25,24 @@ RunOnce Judged(const Scenario& scenario, const std::vector<Edit>& edits) {
 
 void ExpectAllRight(const RunOnce& run, const std::string& what) {
   for (const auto& [param, verdict] : run.verdicts) {
-    EXPECT_EQ(verdict.outcome, Outcome::kRight) << what << " " << param << " " << Name(verdict.mechanism);
+    EXPECT_EQ(verdict.outcome, Outcome::kRight)
+        << what << " " << param << " " << Name(verdict.mechanism);
   }
 }
 
 GatedDeltaNetConfig Gdn(int64_t hidden) {
-  return {.hidden = hidden, .num_key_heads = 4, .num_value_heads = 8, .key_head_dim = 4, .value_head_dim = 4};
+  return {.hidden = hidden,
+          .num_key_heads = 4,
+          .num_value_heads = 8,
+          .key_head_dim = 4,
+          .value_head_dim = 4};
 }
 
-// Norms, the delta rule and softmax amplify roundings, more with every layer: no false alarm in deep models.
+// Norms, the delta rule and softmax amplify roundings, more with every layer: no false alarm in
+// deep models.
 TEST(FalseAlarms, DeepModelsAreRight) {
-  Scenario scenario = testing::Shipped("gdn/upstream", {.axes = {{Axis::kTp, 2}, {Axis::kDp, 1}}, .seed = {}});
+  Scenario scenario =
+      testing::Shipped("gdn/upstream", {.axes = {{Axis::kTp, 2}, {Axis::kDp, 1}}, .seed = {}});
   scenario.data.microbatches = 1;
   for (const int layers : {8, 24}) {
     scenario.model.layers.assign(layers, {.mixer = Gdn(16), .mlp = MlpConfig()});
@@ -47,7 +55,8 @@ TEST(FalseAlarms, DeepModelsAreRight) {
 
 // Sizes, layers, targets, masks and meshes drawn at random, all sound.
 TEST(FalseAlarms, RandomCleanConfigurationsAreRight) {
-  const std::vector<std::string> targets = {"linear_qkv", "linear_proj", "linear_fc1", "linear_fc2", "in_proj", "out_proj"};
+  const std::vector<std::string> targets = {"linear_qkv", "linear_proj", "linear_fc1",
+                                            "linear_fc2", "in_proj",     "out_proj"};
   for (uint64_t number = 0; number < 40; ++number) {
     const RandomStream draw(number, "clean configuration");
     Scenario scenario = testing::Shipped("lora/all_targets");
@@ -56,15 +65,20 @@ TEST(FalseAlarms, RandomCleanConfigurationsAreRight) {
     scenario.mesh.dp = static_cast<int>(draw.Integer(1, 1, 3));
     scenario.sequence_parallel = draw.Integer(2, 0, 3) > 0;
     scenario.loss = draw.Integer(3, 0, 1) ? LossMode::kPerToken : LossMode::kMeanOfCells;
-    scenario.data = {.sequence = 8 * draw.Integer(4, 1, 2), .micro_batch = draw.Integer(5, 1, 2),
-                     .microbatches = static_cast<int>(draw.Integer(6, 1, 2)), .loss_on = {}, .from_file = {}};
+    scenario.data = {.sequence = 8 * draw.Integer(4, 1, 2),
+                     .micro_batch = draw.Integer(5, 1, 2),
+                     .microbatches = static_cast<int>(draw.Integer(6, 1, 2)),
+                     .loss_on = {},
+                     .from_file = {}};
     if (draw.Integer(7, 0, 1)) scenario.data.loss_on = {{.from = 0.5, .to = 1}};
     scenario.model.layers.clear();
     bool qk_layernorm = false;
     for (int layer = 0; layer < draw.Integer(8, 1, 3); ++layer) {
       const bool attention = draw.Integer(10 + layer, 0, 1);
       DecoderLayerConfig config{.mixer = Gdn(16), .mlp = MlpConfig()};
-      if (attention) config.mixer = SelfAttentionConfig{.num_query_groups = 4, .output_gate = draw.Integer(20, 0, 1) == 1};
+      if (attention)
+        config.mixer =
+            SelfAttentionConfig{.num_query_groups = 4, .output_gate = draw.Integer(20, 0, 1) == 1};
       qk_layernorm |= attention;
       scenario.model.layers.push_back(config);
     }
@@ -75,8 +89,10 @@ TEST(FalseAlarms, RandomCleanConfigurationsAreRight) {
     scenario.model.common.train_base = !lora.enabled;
     const RunOnce run = Judged(scenario, {});
     for (const auto& [param, verdict] : run.verdicts) {
-      // The one gap of this preset: nobody sums out_norm without sequence parallelism (gdn/out_norm_sp_off).
-      const bool gap = param.ends_with("out_norm.weight") && !scenario.sequence_parallel && scenario.mesh.tp > 1;
+      // The one gap of this preset: nobody sums out_norm without sequence parallelism
+      // (gdn/out_norm_sp_off).
+      const bool gap =
+          param.ends_with("out_norm.weight") && !scenario.sequence_parallel && scenario.mesh.tp > 1;
       EXPECT_EQ(verdict.outcome, gap ? Outcome::kWrong : Outcome::kRight) << number << " " << param;
     }
   }
@@ -85,10 +101,13 @@ TEST(FalseAlarms, RandomCleanConfigurationsAreRight) {
 // Two edits of one rule, for different parameters, both act.
 TEST(Edits, OfOneRuleAddUp) {
   const Scenario scenario = testing::Shipped("lora/all_targets");
-  const auto drop = [](const char* param) { return Edit{.kind = RuleEdit{.rule = "data_parallel_sum", .param = param}, .location = {}}; };
+  const auto drop = [](const char* param) {
+    return Edit{.kind = RuleEdit{.rule = "data_parallel_sum", .param = param}, .location = {}};
+  };
   const RunOnce run = Judged(scenario, {drop("*.linear_fc1.lora_B"), drop("*.linear_fc2.lora_A")});
   for (const auto& [param, verdict] : run.verdicts) {
-    const bool dropped = param.ends_with("linear_fc1.lora_B") || param.ends_with("linear_fc2.lora_A");
+    const bool dropped =
+        param.ends_with("linear_fc1.lora_B") || param.ends_with("linear_fc2.lora_A");
     EXPECT_EQ(verdict.mechanism, dropped ? Mechanism::kMissingSum : Mechanism::kNone) << param;
   }
 }
@@ -96,31 +115,44 @@ TEST(Edits, OfOneRuleAddUp) {
 TEST(Proof, KnowsTheFactorOfTheTokenCount) {
   const Scenario scenario = testing::Shipped("lora/all_targets");
   for (const RuleEdit::How how : {RuleEdit::How::kDrop, RuleEdit::How::kRepeat}) {
-    const RunOnce run = Judged(scenario, {{.kind = RuleEdit{.how = how, .rule = "times_inverse_num_tokens"}, .location = {}}});
+    const RunOnce run = Judged(
+        scenario,
+        {{.kind = RuleEdit{.how = how, .rule = "times_inverse_num_tokens"}, .location = {}}});
     for (const auto& [param, verdict] : run.verdicts) {
       EXPECT_EQ(verdict.mechanism, Mechanism::kWrongScale) << param;
-      EXPECT_EQ(run.proof.proofs.at(param).coefficient, how == RuleEdit::How::kDrop ? "num_tokens" : "1/num_tokens");
+      EXPECT_EQ(run.proof.proofs.at(param).coefficient,
+                how == RuleEdit::How::kDrop ? "num_tokens" : "1/num_tokens");
     }
   }
 }
 
-// A sum over tp and dp together after the sum over dp: dp's factor, also where tp and dp have one size.
+// A sum over tp and dp together after the sum over dp: dp's factor, also where tp and dp have one
+// size.
 TEST(Diagnosis, NamesTheAxisWhereSizesAreEqual) {
   const Scenario scenario = testing::Shipped("dp/wrong_group");
-  const RunOnce run = Judged(scenario, {{.kind = RuleEdit{.how = RuleEdit::How::kOtherGroup, .rule = "sequence_parallel_sum",
-                                                       .param = kProjB, .group = "tp_dp"}, .location = {}}});
+  const RunOnce run = Judged(scenario, {{.kind = RuleEdit{.how = RuleEdit::How::kOtherGroup,
+                                                          .rule = "sequence_parallel_sum",
+                                                          .param = kProjB,
+                                                          .group = "tp_dp"},
+                                         .location = {}}});
   EXPECT_EQ(run.verdicts.at(kProjB).mechanism, Mechanism::kDoubleSum);
   EXPECT_EQ(run.verdicts.at(kProjB).axis, Axis::kDp);
   EXPECT_EQ(run.verdicts.at(kProjB).coefficient, "dp");
 }
 
-// Averaged over tp and summed twice over dp on 2 x 2 ranks: the numbers are right by accident, the program is not.
+// Averaged over tp and summed twice over dp on 2 x 2 ranks: the numbers are right by accident, the
+// program is not.
 TEST(Diagnosis, FactorsThatCancelOnThisMeshAreNotRight) {
   const Scenario scenario = testing::Shipped("dp/wrong_group");
-  const RunOnce run = Judged(scenario, {{.kind = RuleEdit{.how = RuleEdit::How::kAverage, .rule = "sequence_parallel_sum",
-                                                       .param = kProjB}, .location = {}},
-                                     {.kind = RuleEdit{.how = RuleEdit::How::kRepeat, .rule = "data_parallel_sum",
-                                                       .param = kProjB}, .location = {}}});
+  const RunOnce run = Judged(
+      scenario,
+      {{.kind =
+            RuleEdit{
+                .how = RuleEdit::How::kAverage, .rule = "sequence_parallel_sum", .param = kProjB},
+        .location = {}},
+       {.kind =
+            RuleEdit{.how = RuleEdit::How::kRepeat, .rule = "data_parallel_sum", .param = kProjB},
+        .location = {}}});
   EXPECT_EQ(run.numbers.at(kProjB).outcome, Outcome::kRight);
   EXPECT_EQ(run.verdicts.at(kProjB).outcome, Outcome::kWrong);
 }
@@ -129,15 +161,20 @@ TEST(Diagnosis, OverflowIsNotFiniteAndNoDisagreement) {
   Scenario scenario = testing::Shipped("lora/row_flag_missing");
   scenario.model.common.init_std = 1e200;
   const RunOnce run = Judged(scenario, {});
-  EXPECT_EQ(run.verdicts.at("decoder.layers.1.self_attention.linear_proj.lora_B").mechanism, Mechanism::kNotFinite);
+  EXPECT_EQ(run.verdicts.at("decoder.layers.1.self_attention.linear_proj.lora_B").mechanism,
+            Mechanism::kNotFinite);
 }
 
-// A mark cleared on every rank by their numbers is a mark cleared: MISSING_SUM, not a disagreement of ranks.
+// A mark cleared on every rank by their numbers is a mark cleared: MISSING_SUM, not a disagreement
+// of ranks.
 TEST(Proof, MarksOfAllRanksNamedOneByOneAgree) {
   const Scenario scenario = testing::Shipped("lora/row_flag_missing");
-  const RunOnce run = Judged(scenario, {{.kind = MarkEdit{.param = "*.linear_proj.lora_B", .set = false, .ranks = {0, 1, 2, 3}},
-                                      .location = {}}});
-  EXPECT_EQ(run.proof.proofs.at("decoder.layers.1.self_attention.linear_proj.lora_B").mechanism, Mechanism::kMissingSum);
+  const RunOnce run = Judged(
+      scenario,
+      {{.kind = MarkEdit{.param = "*.linear_proj.lora_B", .set = false, .ranks = {0, 1, 2, 3}},
+        .location = {}}});
+  EXPECT_EQ(run.proof.proofs.at("decoder.layers.1.self_attention.linear_proj.lora_B").mechanism,
+            Mechanism::kMissingSum);
 }
 
 const Finding* FindingOf(const ScenarioResult& result, Mechanism mechanism) {
@@ -147,10 +184,12 @@ const Finding* FindingOf(const ScenarioResult& result, Mechanism mechanism) {
   return nullptr;
 }
 
-// Every shipped fault that a mark, a rule or a communication can cure gets a cure, and it was tried and right.
+// Every shipped fault that a mark, a rule or a communication can cure gets a cure, and it was tried
+// and right.
 TEST(Cures, AreTriedAndRight) {
-  const std::vector<Mechanism> beyond = {Mechanism::kLostContribution, Mechanism::kStale, Mechanism::kWrongShard,
-                                         Mechanism::kLocalGradient, Mechanism::kWrongScale, Mechanism::kMixedUse};
+  const std::vector<Mechanism> beyond = {Mechanism::kLostContribution, Mechanism::kStale,
+                                         Mechanism::kWrongShard,       Mechanism::kLocalGradient,
+                                         Mechanism::kWrongScale,       Mechanism::kMixedUse};
   int cures = 0;
   for (const ScenarioFile& file : testing::ShippedFiles()) {
     const Scenario scenario = testing::Shipped(file.name);
@@ -163,7 +202,8 @@ TEST(Cures, AreTriedAndRight) {
         continue;
       }
       ASSERT_TRUE(finding.cure) << file.name << " " << finding.verdict.param;
-      EXPECT_TRUE(finding.cure->tried && finding.cure->right_in_numbers && finding.cure->right_in_proof)
+      EXPECT_TRUE(finding.cure->tried && finding.cure->right_in_numbers &&
+                  finding.cure->right_in_proof)
           << file.name << ": " << finding.cure->text << ": " << finding.cure->result;
       ++cures;
     }
@@ -173,8 +213,9 @@ TEST(Cures, AreTriedAndRight) {
 
 TEST(Cures, OfTwoFaultsOnTwoAxes) {
   Scenario scenario = testing::Shipped("dp/wrong_group");
-  scenario.defects = {{.kind = MarkEdit{.param = kProjB, .set = false}, .location = {}},
-                      {.kind = RuleEdit{.rule = "data_parallel_sum", .param = kProjB}, .location = {}}};
+  scenario.defects = {
+      {.kind = MarkEdit{.param = kProjB, .set = false}, .location = {}},
+      {.kind = RuleEdit{.rule = "data_parallel_sum", .param = kProjB}, .location = {}}};
   const ScenarioResult result = RunScenario(scenario, RunnerOptions())[0];
   const Finding* finding = FindingOf(result, Mechanism::kMissingSum);
   ASSERT_NE(finding, nullptr);
@@ -205,7 +246,8 @@ TEST(Expectations, OfAConsequenceWithAFactorAreNotMet) {
 
 // On one rank there is nothing to sum: skipped with the reason, not failed.
 TEST(Runner, SkipsAFaultOverAnAxisOfOneRank) {
-  const Scenario scenario = testing::Shipped("lora/row_flag_missing", {.axes = {{Axis::kTp, 1}}, .seed = {}});
+  const Scenario scenario =
+      testing::Shipped("lora/row_flag_missing", {.axes = {{Axis::kTp, 1}}, .seed = {}});
   const ScenarioResult result = RunScenario(scenario, RunnerOptions())[0];
   EXPECT_EQ(result.outcome, RunOutcome::kSkip);
   EXPECT_THAT(result.skip_reason, ::testing::HasSubstr("tp is 1"));
