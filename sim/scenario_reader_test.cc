@@ -144,7 +144,7 @@ TEST_P(BrokenFile, HasExactlyOneMistake) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    All, BrokenFile,
+    Names, BrokenFile,
     ::testing::Values(
         Broken{
             "hidden: 8", "hiden: 8",
@@ -193,7 +193,11 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{
             "sequence: 8", "sequence: 7",
             ":10:8: error: sequence: 7 cannot be cut by tp=2, expected a multiple of 2; take 6 or "
-            "8, or for the whole file tp 1, or sequence_parallel: false"},
+            "8, or for the whole file tp 1, or sequence_parallel: false"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, BrokenFile,
+    ::testing::Values(
         Broken{
             "num_heads: 4", "num_heads: 5",
             ":7:28: error: num_heads: 5, expected a multiple of num_query_groups=2; take 4 or 6"},
@@ -236,7 +240,11 @@ INSTANTIATE_TEST_SUITE_P(
                "steps: 2 defect { wrong_group { rule: \"data_parallel_sum\" group: "
                "\"pp\" } }",
                ":11:59: error: group: unknown \"pp\", expected tp, dp or tp_dp; did you mean "
-               "\"tp\"?"},
+               "\"tp\"?"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Structure, BrokenFile,
+    ::testing::Values(
         Broken{
             "steps: 2", "steps: 2 cure { }",
             ":11:10: error: cure says nothing, expected what to change: cure { set_mark { ... } }"},

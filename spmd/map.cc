@@ -23,6 +23,20 @@ State& Lose(State& state, const char* reason, int operation) {
   return state;
 }
 
+void GatherAxis(const MapArgs& args, AxisState& axis, State& state, int operation) {
+  if (axis.layout == Layout::kEqual) {
+    Lose(state, "all-gather of equal copies lays them side by side", operation);
+  } else if (axis.layout == Layout::kPartial) {
+    Lose(state, "all-gather of partial terms: they are not summed", operation);
+  } else if (axis.layout != Layout::kShard) {
+    Lose(state, "all-gather of mixed shards", operation);
+  } else if (axis.dim != args.dim || !InnermostCut(state, axis)) {
+    Lose(state, "all-gather along a dimension that this axis does not cut", operation);
+  } else {
+    axis = Equal();
+  }
+}
+
 // One atomic axis. The rows and columns of docs/THEORY.md "Maps".
 void ApplyAxis(const MapArgs& args, int a, State& state, int operation) {
   AxisState& axis = state[a];
@@ -52,17 +66,7 @@ void ApplyAxis(const MapArgs& args, int a, State& state, int operation) {
       axis = Shard(args.dim, CutsOf(state, args.dim));
       return;
     case Map::kAllGather:
-      if (axis.layout == Layout::kEqual)
-        Lose(state, "all-gather of equal copies lays them side by side", operation);
-      if (axis.layout == Layout::kPartial)
-        Lose(state, "all-gather of partial terms: they are not summed", operation);
-      if (axis.layout == Layout::kMixed) Lose(state, "all-gather of mixed shards", operation);
-      if (axis.layout != Layout::kShard) return;
-      if (axis.dim != args.dim || !InnermostCut(state, axis)) {
-        Lose(state, "all-gather along a dimension that this axis does not cut", operation);
-        return;
-      }
-      axis = Equal();
+      GatherAxis(args, axis, state, operation);
       return;
     case Map::kSplit:
       if (axis.layout == Layout::kPartial) {

@@ -51,7 +51,7 @@ struct Row {
   std::vector<Expected> cells;
 };
 
-std::vector<Row> Table() {
+std::vector<Row> SoundClasses() {
   using enum Mechanism;
   const AxisState shard = Shard(Dim::kFfn);
   return {
@@ -100,9 +100,16 @@ std::vector<Row> Table() {
         {kMixedShards, kMixture, "AVG"},
         {kMixedShards, kMixture, "SUM twice"},
         {kMixedShards, kMixture, "AVG after /n"}}},
+  };
+}
+
+// Classes that arrive with a factor.
+std::vector<Row> ScaledClasses() {
+  using enum Mechanism;
+  return {
       {"shard with n",
        GradClass::kShard,
-       shard,
+       Shard(Dim::kFfn),
        1,
        {{kWrongScale, "n", "none"},
         {kMixedShards, kMixture, "SUM"},
@@ -137,6 +144,13 @@ std::vector<Row> Table() {
         {kNone, "", "SUM twice"},
         {kAveraged, "1/n^3", "AVG after /n"}}},
   };
+}
+
+std::vector<Row> Table() {
+  std::vector<Row> rows = SoundClasses();
+  const std::vector<Row> scaled = ScaledClasses();
+  rows.insert(rows.end(), scaled.begin(), scaled.end());
+  return rows;
 }
 
 std::string WithAxisName(std::string coefficient, Axis axis) {
