@@ -143,134 +143,126 @@ TEST_P(BrokenFile, HasExactlyOneMistake) {
   EXPECT_THAT(MistakesOf(Changed(broken.from, broken.to)), ElementsAre(broken.mistake));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Names, BrokenFile,
-    ::testing::Values(
-        Broken{
-            "hidden: 8", "hiden: 8",
-            ":5:3: error: unknown field \"hiden\" of Model, expected vocab, hidden, layer, norm, "
-            "norm_eps, init_std, head or weights_file; did you mean \"hidden\"?"},
-        Broken{"{ self_attention", "{ self_atention",
-               ":7:11: error: unknown field \"self_atention\" of Layer, expected self_attention, "
-               "linear_attention or mlp; did you mean \"self_attention\"?"},
-        Broken{"TOGGLE_AND_RESTORE", "TOGGLE_RESTORE",
-               ":13:61: error: marks: unknown value TOGGLE_RESTORE, expected KEEP, "
-               "TOGGLE_AND_RESTORE or LEAVE_OFF; did you mean \"TOGGLE_AND_RESTORE\"?"},
-        Broken{"mark: SEQUENCE_PARALLEL rank", "mark: SEQUENCE_PARALEL rank",
-               ":12:59: error: mark: unknown value SEQUENCE_PARALEL, expected SEQUENCE_PARALLEL or "
-               "AVERAGE_GRADIENTS_ACROSS_TP_DOMAIN; did you mean \"SEQUENCE_PARALLEL\"?"},
-        Broken{
-            "sequence_parallel_sum", "sequence_paralel_sum",
-            ":15:22: error: rule: unknown \"sequence_paralel_sum\" of megatron_core_0_16, expected "
-            "data_parallel_mean, data_parallel_sum, average_over_tp, sequence_parallel_sum, "
-            "qk_layernorm_sum or times_inverse_num_tokens; did you mean "
-            "\"sequence_parallel_sum\"?"},
-        Broken{"steps: 2", "steps: 2 finalizer: \"megatron_core_0_61\"",
-               ":11:10: error: finalizer: unknown \"megatron_core_0_61\", expected "
-               "megatron_core_0_16; did you mean \"megatron_core_0_16\"?"},
-        Broken{"*.linear_proj.lora_B\" mark: SEQUENCE_PARALLEL rank",
-               "*.linear_prj.lora_B\" mark: SEQUENCE_PARALLEL rank",
-               ":12:23: error: param: \"*.linear_prj.lora_B\" matches no trainable parameter; did "
-               "you mean \"*linear_proj.lora_B\"?"},
-        Broken{"\"*.linear_proj.lora_B\" mechanism", "\"*.linear_fc1.weight\" mechanism",
-               ":16:10: error: param: \"*.linear_fc1.weight\" matches no trainable parameter, only "
-               "frozen ones; train them with lora { train_base: true }"},
-        Broken{
-            "*.linear_fc2/ReduceScatter#0", "*.linear_fc2/ReduceScater#0",
-            ":14:23: error: operation: \"*.linear_fc2/ReduceScater#0\" matches no communication of "
-            "this model on this mesh; did you mean \"*linear_fc2/ReduceScatter#0\"?"},
-        Broken{"*.0.self_attention", "*.1.self_attention",
-               ":13:25: error: module: \"*.1.self_attention\" matches no module with mode: "
-               "GATHER_REGION; did you mean \"*0.self_attention\"?"},
-        Broken{
-            "target: \"in_proj\"", "target: \"in_prj\"",
-            ":9:49: error: target: \"in_prj\" matches no linear module of the model; did you mean "
-            "\"*in_proj\"?"},
-        Broken{
-            "ffn: 8", "ffn: 9",
-            ":6:94: error: ffn: 9 cannot be cut by tp=2, expected a multiple of 2; take 8 or 10, "
-            "or for the whole file tp 1"},
-        Broken{
-            "sequence: 8", "sequence: 7",
-            ":10:8: error: sequence: 7 cannot be cut by tp=2, expected a multiple of 2; take 6 or "
-            "8, or for the whole file tp 1, or sequence_parallel: false"}));
+std::vector<Broken> BrokenNames() {
+  return {
+      Broken{"hidden: 8", "hiden: 8",
+             ":5:3: error: unknown field \"hiden\" of Model, expected vocab, hidden, layer, norm, "
+             "norm_eps, init_std, head or weights_file; did you mean \"hidden\"?"},
+      Broken{"{ self_attention", "{ self_atention",
+             ":7:11: error: unknown field \"self_atention\" of Layer, expected self_attention, "
+             "linear_attention or mlp; did you mean \"self_attention\"?"},
+      Broken{"TOGGLE_AND_RESTORE", "TOGGLE_RESTORE",
+             ":13:61: error: marks: unknown value TOGGLE_RESTORE, expected KEEP, "
+             "TOGGLE_AND_RESTORE or LEAVE_OFF; did you mean \"TOGGLE_AND_RESTORE\"?"},
+      Broken{"mark: SEQUENCE_PARALLEL rank", "mark: SEQUENCE_PARALEL rank",
+             ":12:59: error: mark: unknown value SEQUENCE_PARALEL, expected SEQUENCE_PARALLEL or "
+             "AVERAGE_GRADIENTS_ACROSS_TP_DOMAIN; did you mean \"SEQUENCE_PARALLEL\"?"},
+      Broken{
+          "sequence_parallel_sum", "sequence_paralel_sum",
+          ":15:22: error: rule: unknown \"sequence_paralel_sum\" of megatron_core_0_16, expected "
+          "data_parallel_mean, data_parallel_sum, average_over_tp, sequence_parallel_sum, "
+          "qk_layernorm_sum or times_inverse_num_tokens; did you mean "
+          "\"sequence_parallel_sum\"?"},
+      Broken{"steps: 2", "steps: 2 finalizer: \"megatron_core_0_61\"",
+             ":11:10: error: finalizer: unknown \"megatron_core_0_61\", expected "
+             "megatron_core_0_16; did you mean \"megatron_core_0_16\"?"},
+      Broken{"*.linear_proj.lora_B\" mark: SEQUENCE_PARALLEL rank",
+             "*.linear_prj.lora_B\" mark: SEQUENCE_PARALLEL rank",
+             ":12:23: error: param: \"*.linear_prj.lora_B\" matches no trainable parameter; did "
+             "you mean \"*linear_proj.lora_B\"?"},
+      Broken{"\"*.linear_proj.lora_B\" mechanism", "\"*.linear_fc1.weight\" mechanism",
+             ":16:10: error: param: \"*.linear_fc1.weight\" matches no trainable parameter, only "
+             "frozen ones; train them with lora { train_base: true }"},
+      Broken{
+          "*.linear_fc2/ReduceScatter#0", "*.linear_fc2/ReduceScater#0",
+          ":14:23: error: operation: \"*.linear_fc2/ReduceScater#0\" matches no communication of "
+          "this model on this mesh; did you mean \"*linear_fc2/ReduceScatter#0\"?"},
+      Broken{"*.0.self_attention", "*.1.self_attention",
+             ":13:25: error: module: \"*.1.self_attention\" matches no module with mode: "
+             "GATHER_REGION; did you mean \"*0.self_attention\"?"},
+      Broken{"target: \"in_proj\"", "target: \"in_prj\"",
+             ":9:49: error: target: \"in_prj\" matches no linear module of the model; did you mean "
+             "\"*in_proj\"?"},
+      Broken{"ffn: 8", "ffn: 9",
+             ":6:94: error: ffn: 9 cannot be cut by tp=2, expected a multiple of 2; take 8 or 10, "
+             "or for the whole file tp 1"},
+      Broken{"sequence: 8", "sequence: 7",
+             ":10:8: error: sequence: 7 cannot be cut by tp=2, expected a multiple of 2; take 6 or "
+             "8, or for the whole file tp 1, or sequence_parallel: false"}};
+}
+INSTANTIATE_TEST_SUITE_P(Names, BrokenFile, ::testing::ValuesIn(BrokenNames()));
 
-INSTANTIATE_TEST_SUITE_P(
-    Values, BrokenFile,
-    ::testing::Values(
-        Broken{
-            "num_heads: 4", "num_heads: 5",
-            ":7:28: error: num_heads: 5, expected a multiple of num_query_groups=2; take 4 or 6"},
-        Broken{
-            "head_dim: 4", "head_dim: 4 rotary_dim: 3",
-            ":7:73: error: rotary_dim: 3, expected an even number: entries are rotated in pairs; "
-            "take 2"},
-        Broken{
-            "num_value_heads: 4", "num_value_heads: 3",
-            ":6:47: error: num_value_heads: 3, expected a multiple of num_key_heads=2; take 2 or "
-            "4"},
-        Broken{"rank: [0, 3]", "rank: [0, 4]",
-               ":12:77: error: rank: 4, expected 0 to 3: the mesh has 4 ranks (tp=2, dp=2)"},
-        Broken{
-            "dp: 2", "dp: 1024",
-            ":2:8: error: tp=2 times dp=1024 is 2048 ranks, expected at most 1024; the verdict is "
-            "the same at smaller sizes: take tp and dp of 2 to 8"},
-        Broken{"dp: 2", "dp: 2 cp: 2",
-               ":2:20: error: cp=2, expected 1: this version simulates tp and dp; take it out"},
-        Broken{"tp: 2", "tp: 0", ":2:8: error: tp: 0, expected at least 1"},
-        Broken{"1/tp", "1/tq",
-               ":16:72: error: coefficient: \"1/tq\" cannot be read from \"tq\" on, expected a "
-               "product "
-               "such as \"tp\", \"1/tp\", \"2*tp^2/dp\" or \"0\", \"none: per rank\" or \"none: a "
-               "mixture\""},
-        Broken{
-            "MISSING_SUM", "MISING_SUM",
-            ":16:51: error: mechanism: unknown value MISING_SUM, expected MISSING_SUM, DOUBLE_SUM, "
-            "AVERAGED, UNSUMMED_SHARE, MIXED_SHARDS, WRONG_SCALE, MIXED_USE, WRONG_GROUP, "
-            "LOST_CONTRIBUTION, STALE, UPSTREAM, LOCAL_GRADIENT, WRONG_SHARD, REPLICA_DRIFT, "
-            "NORM_MISCOUNT, EXPORT_DIFFERS, COLLECTIVE_MISMATCH, DEADLOCK, RANK_LOST, "
-            "NONDETERMINISTIC or NOT_FINITE; did you mean \"MISSING_SUM\"?"},
-        Broken{"step: 1", "step: 3", ":16:92: error: step: 3, expected at most 2"},
-        Broken{"mechanism: MISSING_SUM axis: TP coefficient: \"1/tp\"", "",
-               ":16:1: error: expect has no mechanism, expected one: mechanism: MISSING_SUM"},
-        Broken{"steps: 2", "steps: 2 defect { lose_microbatch { param: \"*\" index: 2 } }",
-               ":11:48: error: index: 2, expected 0 to 1: there are 2 microbatches; see "
-               "data.microbatches"},
-        Broken{"steps: 2",
-               "steps: 2 defect { wrong_group { rule: \"data_parallel_sum\" group: "
-               "\"pp\" } }",
-               ":11:59: error: group: unknown \"pp\", expected tp, dp or tp_dp; did you mean "
-               "\"tp\"?"}));
+std::vector<Broken> BrokenValues() {
+  return {
+      Broken{"num_heads: 4", "num_heads: 5",
+             ":7:28: error: num_heads: 5, expected a multiple of num_query_groups=2; take 4 or 6"},
+      Broken{"head_dim: 4", "head_dim: 4 rotary_dim: 3",
+             ":7:73: error: rotary_dim: 3, expected an even number: entries are rotated in pairs; "
+             "take 2"},
+      Broken{"num_value_heads: 4", "num_value_heads: 3",
+             ":6:47: error: num_value_heads: 3, expected a multiple of num_key_heads=2; take 2 or "
+             "4"},
+      Broken{"rank: [0, 3]", "rank: [0, 4]",
+             ":12:77: error: rank: 4, expected 0 to 3: the mesh has 4 ranks (tp=2, dp=2)"},
+      Broken{"dp: 2", "dp: 1024",
+             ":2:8: error: tp=2 times dp=1024 is 2048 ranks, expected at most 1024; the verdict is "
+             "the same at smaller sizes: take tp and dp of 2 to 8"},
+      Broken{"dp: 2", "dp: 2 cp: 2",
+             ":2:20: error: cp=2, expected 1: this version simulates tp and dp; take it out"},
+      Broken{"tp: 2", "tp: 0", ":2:8: error: tp: 0, expected at least 1"},
+      Broken{"1/tp", "1/tq",
+             ":16:72: error: coefficient: \"1/tq\" cannot be read from \"tq\" on, expected a "
+             "product "
+             "such as \"tp\", \"1/tp\", \"2*tp^2/dp\" or \"0\", \"none: per rank\" or \"none: a "
+             "mixture\""},
+      Broken{
+          "MISSING_SUM", "MISING_SUM",
+          ":16:51: error: mechanism: unknown value MISING_SUM, expected MISSING_SUM, DOUBLE_SUM, "
+          "AVERAGED, UNSUMMED_SHARE, MIXED_SHARDS, WRONG_SCALE, MIXED_USE, WRONG_GROUP, "
+          "LOST_CONTRIBUTION, STALE, UPSTREAM, LOCAL_GRADIENT, WRONG_SHARD, REPLICA_DRIFT, "
+          "NORM_MISCOUNT, EXPORT_DIFFERS, COLLECTIVE_MISMATCH, DEADLOCK, RANK_LOST, "
+          "NONDETERMINISTIC or NOT_FINITE; did you mean \"MISSING_SUM\"?"},
+      Broken{"step: 1", "step: 3", ":16:92: error: step: 3, expected at most 2"},
+      Broken{"mechanism: MISSING_SUM axis: TP coefficient: \"1/tp\"", "",
+             ":16:1: error: expect has no mechanism, expected one: mechanism: MISSING_SUM"},
+      Broken{"steps: 2", "steps: 2 defect { lose_microbatch { param: \"*\" index: 2 } }",
+             ":11:48: error: index: 2, expected 0 to 1: there are 2 microbatches; see "
+             "data.microbatches"},
+      Broken{"steps: 2",
+             "steps: 2 defect { wrong_group { rule: \"data_parallel_sum\" group: "
+             "\"pp\" } }",
+             ":11:59: error: group: unknown \"pp\", expected tp, dp or tp_dp; did you mean "
+             "\"tp\"?"}};
+}
+INSTANTIATE_TEST_SUITE_P(Values, BrokenFile, ::testing::ValuesIn(BrokenValues()));
 
-INSTANTIATE_TEST_SUITE_P(
-    Structure, BrokenFile,
-    ::testing::Values(
-        Broken{
-            "steps: 2", "steps: 2 cure { }",
-            ":11:10: error: cure says nothing, expected what to change: cure { set_mark { ... } }"},
-        Broken{
-            "steps: 2", "steps: 2 cure { remove_defect: true }",
-            ":11:17: error: remove_defect beside another cure, expected it alone; take one away"},
-        Broken{"from: 0.75", "from: 1.75", ":10:46: error: from: 1.75, expected at most 1"},
-        Broken{
-            "from: 0.75", "from: 0.99",
-            ":10:36: error: loss_on covers none of the 8 tokens, expected one at least; widen it"},
-        Broken{"steps: 2", "steps: 2 steps: 3",
-               ":11:10: error: steps is given twice, expected once; take one away"},
-        Broken{
-            "mlp { ffn: 8 }", "self_attention { } mlp { ffn: 8 }",
-            ":6:88: error: self_attention beside linear_attention, expected one of them; take one "
-            "away"},
-        Broken{"steps: 2", "steps: many", ":11:8: error: steps: many, expected an integer"},
-        Broken{"steps: 2", "steps: 2 export_adapter: perhaps",
-               ":11:26: error: export_adapter: perhaps, expected true or false"},
-        Broken{"data {", "optimizer { lr: nan } data {",
-               ":10:13: error: lr: nan, expected a finite "
-               "number"},
-        Broken{"rank: [0, 3] } }", "rank: [0, 3] }",
-               ":12:8: error: this block has no end, expected \"}\"; close it"},
-        Broken{"steps: 2", "steps: 2 }",
-               ":11:10: error: \"}\" closes nothing, expected a field; take it out"}));
+std::vector<Broken> BrokenStructure() {
+  return {
+      Broken{
+          "steps: 2", "steps: 2 cure { }",
+          ":11:10: error: cure says nothing, expected what to change: cure { set_mark { ... } }"},
+      Broken{"steps: 2", "steps: 2 cure { remove_defect: true }",
+             ":11:17: error: remove_defect beside another cure, expected it alone; take one away"},
+      Broken{"from: 0.75", "from: 1.75", ":10:46: error: from: 1.75, expected at most 1"},
+      Broken{"from: 0.75", "from: 0.99",
+             ":10:36: error: loss_on covers none of the 8 tokens, expected one at least; widen it"},
+      Broken{"steps: 2", "steps: 2 steps: 3",
+             ":11:10: error: steps is given twice, expected once; take one away"},
+      Broken{"mlp { ffn: 8 }", "self_attention { } mlp { ffn: 8 }",
+             ":6:88: error: self_attention beside linear_attention, expected one of them; take one "
+             "away"},
+      Broken{"steps: 2", "steps: many", ":11:8: error: steps: many, expected an integer"},
+      Broken{"steps: 2", "steps: 2 export_adapter: perhaps",
+             ":11:26: error: export_adapter: perhaps, expected true or false"},
+      Broken{"data {", "optimizer { lr: nan } data {",
+             ":10:13: error: lr: nan, expected a finite "
+             "number"},
+      Broken{"rank: [0, 3] } }", "rank: [0, 3] }",
+             ":12:8: error: this block has no end, expected \"}\"; close it"},
+      Broken{"steps: 2", "steps: 2 }",
+             ":11:10: error: \"}\" closes nothing, expected a field; take it out"}};
+}
+INSTANTIATE_TEST_SUITE_P(Structure, BrokenFile, ::testing::ValuesIn(BrokenStructure()));
 
 // Mistakes of syntax, names, sizes and files in one file: none hides another.
 TEST_F(ScenarioReaderTest, FindsAllMistakesOfAFileAtOnce) {
