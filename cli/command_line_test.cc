@@ -304,6 +304,15 @@ TEST_F(CommandLine, ReplayLineQuotesWhatAShellWouldSplit) {
   EXPECT_THAT(call.out, HasSubstr("run '" + Path("area/it'\\''s one.textproto") + "' --seed 7"));
 }
 
+// Found before anything runs, not after the second report would have replaced the first.
+TEST_F(CommandLine, OneFileForTwoReportsIsAUsageError) {
+  const std::string same = "json:" + Path("report.json");
+  const Call call = Sumonce({"run", root_.string(), "--format", same, "--format", same});
+  EXPECT_EQ(call.status, 4);
+  EXPECT_THAT(call.err, HasSubstr("report.json is named twice"));
+  EXPECT_THAT(RanNames(), IsEmpty());
+}
+
 TEST_F(CommandLine, ReportFileIsNeverOverwrittenWithoutForce) {
   const std::string file = Path("area/one.textproto");
   Write("report.json", "mine");

@@ -1,5 +1,8 @@
 #include "cli/outputs.h"
 
+#include <set>
+
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "report/console_text.h"
 
@@ -20,7 +23,12 @@ absl::StatusOr<std::unique_ptr<Outputs>> Outputs::Open(const OutputFlags& flags,
   std::vector<FormatSpec> specs = flags.formats;
   if (specs.empty()) specs.push_back({FindReportFormat(kConsole), ""});
   std::unique_ptr<Outputs> outputs(new Outputs(io));
+  std::set<std::string> paths;
   for (const FormatSpec& spec : specs) {
+    if (!spec.path.empty() && !paths.insert(spec.path).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--format: ", spec.path, " is named twice; give each format its own file"));
+    }
     std::ostream* stream = &io.out;
     if (!spec.path.empty()) {
       SUMONCE_ASSIGN_OR_RETURN(auto file, OutputFile::Open(spec.path, flags.force));

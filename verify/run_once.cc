@@ -212,14 +212,7 @@ class Runner {
           cancels ? "the factor is 1 on this mesh: the numbers cannot show it, the proof decides"
                   : "the numbers show nothing; the proof decides");
       run_.undecided += !cancels;
-      verdict.outcome = proof.outcome;
-      verdict.mechanism = proof.mechanism;
-      verdict.axis = proof.axis;
-      verdict.coefficient = proof.coefficient;
-      verdict.factor = proof.factor;
-      verdict.grad_class = proof.grad_class;
-      verdict.action = proof.action;
-      verdict.operation = proof.operation;
+      TakeOver(proof, verdict);
     }
   }
 

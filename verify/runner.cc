@@ -207,6 +207,10 @@ class ScenarioRun {
       result.notes.push_back(
           absl::StrCat(at.file, ":", at.line, ":", at.column, ": note: ", Describe(edit)));
     }
+    for (const std::string& condition : run.proof.conditions) {
+      if (condition.starts_with("mean of cells"))
+        result.notes.push_back("holds under: " + condition);
+    }
     if (run.undecided > 0) {
       result.notes.push_back(absl::StrCat(
           run.undecided, " parameters: every rank's gradient is zero; the proof alone decides"));
@@ -261,14 +265,7 @@ class ScenarioRun {
 Verdict VerdictOf(const ProofRun& run, const Proof& proof) {
   Verdict verdict;
   verdict.param = proof.param;
-  verdict.outcome = proof.outcome;
-  verdict.mechanism = proof.mechanism;
-  verdict.axis = proof.axis;
-  verdict.coefficient = proof.coefficient;
-  verdict.factor = proof.factor;
-  verdict.grad_class = proof.grad_class;
-  verdict.action = proof.action;
-  verdict.operation = proof.operation;
+  TakeOver(proof, verdict);
   verdict.evidence = ExplainClass(run, proof.param);
   if (!proof.reason.empty()) verdict.evidence.push_back(proof.reason);
   return verdict;

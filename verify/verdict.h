@@ -55,6 +55,9 @@ struct Proof {
   std::string after;
 };
 
+// What the proof says, as the verdict's.
+void TakeOver(const Proof& proof, Verdict& verdict);
+
 // A cure that a diagnosis proposes, and how its trial went.
 struct CureTrial {
   std::vector<Edit> edits;

@@ -18,4 +18,15 @@ std::string_view Name(GradClass grad_class) {
   return "unknown";
 }
 
+void TakeOver(const Proof& proof, Verdict& verdict) {
+  verdict.outcome = proof.outcome;
+  verdict.mechanism = proof.mechanism;
+  verdict.axis = proof.axis;
+  verdict.coefficient = proof.coefficient;
+  verdict.factor = proof.factor;
+  verdict.grad_class = proof.grad_class;
+  verdict.action = proof.action;
+  verdict.operation = proof.operation;
+}
+
 }  // namespace sumonce
