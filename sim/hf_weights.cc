@@ -16,8 +16,8 @@ std::vector<int64_t> All(int64_t count) {
 }
 
 // Rows of a matrix with `columns` columns, of these only [from, to).
-std::vector<int64_t> Block(const std::vector<int64_t>& rows, int64_t columns, int64_t from,
-                           int64_t to) {
+std::vector<int64_t> SubMatrix(const std::vector<int64_t>& rows, int64_t columns, int64_t from,
+                               int64_t to) {
   std::vector<int64_t> indices;
   for (int64_t row : rows) {
     for (int64_t column = from; column < to; ++column) indices.push_back(row * columns + column);
@@ -44,12 +44,12 @@ std::vector<HfTensor> Linear(const HfModule& module, const std::string& leaf, co
     const int64_t to = r / count * (p + 1);
     if (leaf == "weight") {
       const int64_t columns = Count(dims) / dims[0].extent();
-      tensor.indices = Block(part.rows, columns, 0, columns);
+      tensor.indices = SubMatrix(part.rows, columns, 0, columns);
     } else if (leaf == "lora_A") {
       const int64_t columns = Count(dims) / r;
-      tensor.indices = Block(RowRange(from, to), columns, 0, columns);
+      tensor.indices = SubMatrix(RowRange(from, to), columns, 0, columns);
     } else {
-      tensor.indices = Block(part.rows, r, from, to);
+      tensor.indices = SubMatrix(part.rows, r, from, to);
     }
     tensors.push_back(std::move(tensor));
   }
@@ -66,7 +66,7 @@ std::vector<int64_t> ConvIndices(const Dims& dims) {
         rows.push_back(dims[0].Index(unit, part, i));
     }
   }
-  return Block(rows, taps, 0, taps);
+  return SubMatrix(rows, taps, 0, taps);
 }
 
 // "decoder.layers.3" -> "layers.3".
