@@ -23,10 +23,8 @@ struct ComparedStep {
 };
 
 struct DiagnoseInputs {
-  const Scenario* scenario = nullptr;
   const Mesh* mesh = nullptr;
-  ParamStore* params = nullptr;  // of any rank's model: names and shards
-  Scale sound_scale;             // of sound contributions (mean of cells: dp)
+  Scale sound_scale;  // of sound contributions (mean of cells: dp)
   Tolerance tolerance;
 };
 

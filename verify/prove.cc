@@ -26,9 +26,9 @@ State JoinUses(const AbstractTape& tape, const Param& param, bool* used) {
   return joined;
 }
 
-std::vector<std::string> Conditions(const Scenario& scenario, const Model& model) {
+std::vector<std::string> Conditions(const Scenario& scenario, const ParamStore& params) {
   std::vector<std::string> conditions;
-  for (const Param& param : const_cast<Model&>(model).params().all()) {
+  for (const Param& param : params.all()) {
     for (const ShardMap::Cut& cut : param.shards.cuts()) {
       const std::string condition =
           absl::StrCat(ToAbsl(Name(cut.axis)), " divides ", ToAbsl(Name(cut.dim)));
@@ -138,7 +138,7 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
     if (run.refused.empty()) run.refused = effect->Unprovable();
   }
   if (!run.tape->status().ok()) run.refused = std::string(run.tape->status().message());
-  run.conditions = Conditions(scenario, *run.model);
+  run.conditions = Conditions(scenario, run.model->params());
 
   FinalizePreset preset = *Finalizers().Find(scenario.finalizer);
   for (const auto& effect : effects.all()) effect->OnPreset(preset);

@@ -50,14 +50,6 @@ std::vector<AxisState> Candidates(const AxisState& target) {
   return {Equal(), Partial(0)};
 }
 
-// What the ranks should jointly hold under a layout, as an array to compare: for mixtures, the
-// reference's slices are summed.
-struct Hypothesis {
-  State state;
-  Tensor joined;
-  Tensor reference;
-};
-
 // Sums the slices of `whole` along every mixed axis.
 Tensor MixSlices(const State& state, const State& target, const Mesh& mesh, Tensor whole) {
   for (size_t a = 0; a < mesh.atomic().size(); ++a) {

@@ -29,8 +29,8 @@ class Runner {
       run_.run_status = start.status();
       return std::move(run_);
     }
-    start_ = *std::move(start);
-    SimResult result = Simulate(scenario_, edits_, start_, options_);
+    run_.start = *std::move(start);
+    SimResult result = Simulate(scenario_, edits_, run_.start, options_);
     run_.digest = result.digest;
     run_.run_status = result.status;
     if (!result.status.ok()) {
@@ -40,9 +40,8 @@ class Runner {
     run_.record = std::move(result.record);
     run_.gradient_digest = GradientDigest();
     clean_ = Prove(scenario_, {});
-    tolerance_ = DeriveTolerance(*clean_.tape, scenario_.data.microbatches, mesh_.world_size(),
-                                 scenario_.data.fill == Fill::kExact);
-    run_.height = tolerance_.height;
+    run_.tolerance = DeriveTolerance(*clean_.tape, scenario_.data.microbatches, mesh_.world_size(),
+                                     scenario_.data.fill == Fill::kExact);
     JudgeSteps();
     NameUpstream();
     ProofDecides();
@@ -97,7 +96,7 @@ class Runner {
       const SimResult reference =
           SimulateReference(scenario_, assembled.weights, step, 1, SimOptions());
       SUMONCE_CHECK(reference.status.ok()) << reference.status;
-      const Weights moved = Perturbed(assembled.weights, tolerance_.gamma, scenario_.seed);
+      const Weights moved = Perturbed(assembled.weights, run_.tolerance.gamma, scenario_.seed);
       const SimResult neighbour = SimulateReference(scenario_, moved, step, 1, SimOptions());
       SUMONCE_CHECK(neighbour.status.ok()) << neighbour.status;
       JudgeStep(i, reference.record.ranks[0][0], neighbour.record.ranks[0][0]);
@@ -115,11 +114,8 @@ class Runner {
       if (index > 0 && rank[index - 1].step + 1 == rank[index].step)
         compared.previous.push_back(&rank[index - 1]);
     }
-    DiagnoseInputs inputs{.scenario = &scenario_,
-                          .mesh = &mesh_,
-                          .params = &model_.params(),
-                          .sound_scale = run_.proof.sound_scale,
-                          .tolerance = tolerance_};
+    DiagnoseInputs inputs{
+        .mesh = &mesh_, .sound_scale = run_.proof.sound_scale, .tolerance = run_.tolerance};
     for (const Param& param : model_.params().all()) {
       if (!param.requires_grad) continue;
       inputs.tolerance.amplification =
@@ -149,8 +145,6 @@ class Runner {
   }
 
   void Drifted(int step, const std::vector<std::string>& params) {
-    run_.drifted = true;
-    run_.drift_step = step;
     for (const std::string& param : params) {
       const auto found = run_.numbers.find(param);
       if (found == run_.numbers.end()) continue;
@@ -176,9 +170,9 @@ class Runner {
     if (upstream.empty()) return;
     SimOptions keeping = options_;
     keeping.keep_tapes = true;
-    const SimResult ranks = Simulate(scenario_, edits_, start_, keeping);
-    const SimResult reference = SimulateReference(scenario_, start_, 1, 1, keeping);
-    Tolerance tolerance = tolerance_;
+    const SimResult ranks = Simulate(scenario_, edits_, run_.start, keeping);
+    const SimResult reference = SimulateReference(scenario_, run_.start, 1, 1, keeping);
+    Tolerance tolerance = run_.tolerance;
     tolerance.amplification = amplification_;
     const std::optional<Culprit> culprit =
         Localize(ranks.tapes, reference.tapes[0], clean_, tolerance);
@@ -221,9 +215,7 @@ class Runner {
   SimOptions options_;
   Mesh mesh_;
   Model model_;
-  Weights start_;
   ProofRun clean_;
-  Tolerance tolerance_;
   double amplification_ = 0;  // the largest of any parameter so far
   RunOnce run_;
 };

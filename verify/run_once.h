@@ -9,6 +9,7 @@
 
 #include "sim/simulator.h"
 #include "verify/prove.h"
+#include "verify/tolerance.h"
 #include "verify/verdict.h"
 
 namespace sumonce {
@@ -26,11 +27,9 @@ struct RunOnce {
   std::string gradient_digest;  // of the first recorded step's gradients: two runs that differ must
                                 // differ here
   RunRecord record;
-  RunRecord trajectory;  // the unsharded trajectory from the start weights, all steps
-  double height = 0;     // of the tolerance
-  int undecided = 0;     // parameters whose numbers are zero everywhere: the proof decided
-  bool drifted = false;
-  int drift_step = 0;  // before which replicas part
+  Weights start;        // the unsharded weights that it started from
+  Tolerance tolerance;  // of its sums; amplification is measured per parameter
+  int undecided = 0;    // parameters whose numbers are zero everywhere: the proof decided
 };
 
 RunOnce RunScenarioOnce(const Scenario& scenario, std::span<const Edit> edits,

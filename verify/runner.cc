@@ -108,7 +108,7 @@ class ScenarioRun {
       result.internal_error = true;
       Fail(result, "numbers and proof disagree: " + disagreement);
     }
-    CheckTrajectory(edits, run, result);
+    CheckTrajectory(run, result);
     result.tables = RankTables(scenario_, run.record);
     result.elapsed_us = MicrosecondsSince(start);
     return result;
@@ -215,8 +215,8 @@ class ScenarioRun {
       result.notes.push_back(absl::StrCat(
           run.undecided, " parameters: every rank's gradient is zero; the proof alone decides"));
     }
-    if (run.height > 0) {
-      result.notes.push_back(absl::StrCat("tolerance: ", static_cast<int64_t>(run.height),
+    if (run.tolerance.height > 0) {
+      result.notes.push_back(absl::StrCat("tolerance: ", static_cast<int64_t>(run.tolerance.height),
                                           " roundings on the longest chain of the reduction tree"));
     }
   }
@@ -238,17 +238,11 @@ class ScenarioRun {
   }
 
   // A run without drift must end where the unsharded one ends.
-  void CheckTrajectory(const std::vector<Edit>& edits, const RunOnce& run,
-                       ScenarioResult& result) const {
+  void CheckTrajectory(const RunOnce& run, ScenarioResult& result) const {
     const bool sound = run.run_status.ok() && scenario_.steps > 1 && result.findings.empty();
     if (!sound) return;
-    Model model(EffectiveModel(scenario_));
-    const Weights start = *StartWeights(scenario_, model.params());
-    const ProofRun clean = Prove(scenario_, edits);
-    const Tolerance tolerance =
-        DeriveTolerance(*clean.tape, scenario_.data.microbatches, run.proof.mesh->world_size(),
-                        scenario_.data.fill == Fill::kExact);
-    const TrajectoryResult trajectory = CompareTrajectory(scenario_, run.record, start, tolerance);
+    const TrajectoryResult trajectory =
+        CompareTrajectory(scenario_, run.record, run.start, run.tolerance);
     const std::string text = absl::StrCat(
         "after ", scenario_.steps, " steps, against the unsharded trajectory: greatest difference ",
         trajectory.diff_abs_max, ", allowed there ", trajectory.allowed);

@@ -8,7 +8,6 @@ namespace sumonce {
 
 Effects::Effects(std::span<const Edit> edits, int rank) {
   for (const Edit& edit : edits) {
-    edits_collectives_ |= std::holds_alternative<CollectiveEdit>(edit.kind);
     effects_.push_back(
         std::visit([&](const auto& kind) { return MakeEffect(kind, rank); }, edit.kind));
   }

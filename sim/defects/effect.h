@@ -52,12 +52,10 @@ class Effects {
  public:
   Effects(std::span<const Edit> edits, int rank);
   void Attach(Tape& tape);  // collectives and uses of this tape
-  bool EditsCollectives() const { return edits_collectives_; }
   const std::vector<std::unique_ptr<Effect>>& all() const { return effects_; }
 
  private:
   std::vector<std::unique_ptr<Effect>> effects_;
-  bool edits_collectives_ = false;
 };
 
 // Whether an edit for `ranks` (empty: all) acts on this rank; the prover stands for all ranks.

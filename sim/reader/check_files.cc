@@ -9,6 +9,7 @@
 #include "sim/data.h"
 #include "sim/hf_weights.h"
 #include "sim/reader/reading.h"
+#include "sim/simulator.h"
 #include "sim/weights.h"
 
 namespace sumonce {
@@ -57,7 +58,7 @@ void CheckCheckpoint(const Block& model, const SafetensorsReader& file, const Pa
 }
 
 void CheckWeights(const Block& model, const SafetensorsReader& file, const Scenario& scenario) {
-  Model built(ModelOnMesh(scenario));
+  Model built(EffectiveModel(scenario));
   if (!HasHfNames(file)) return CheckCheckpoint(model, file, built.params());
   const auto weights = StartWeights(scenario, built.params());
   if (!weights.ok()) {

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "sim/reader/reading.h"
+#include "sim/simulator.h"
 #include "spmd/abstract_tape.h"
 
 namespace sumonce {
@@ -54,7 +55,7 @@ absl::Status AddOperations(const Scenario& scenario, const Mesh& mesh, Model& mo
 
 absl::StatusOr<ModelNames> NamesOf(const Scenario& scenario) {
   SUMONCE_ASSIGN_OR_RETURN(const Mesh mesh, Mesh::Create(scenario.mesh));
-  const ModelConfig config = ModelOnMesh(scenario);
+  const ModelConfig config = EffectiveModel(scenario);
   ModelNames names;
   names.linears = LinearModules(config);
   for (size_t i = 0; i < config.layers.size(); ++i) {
@@ -157,12 +158,6 @@ std::string Unmatched(const GlobUse& use, const ModelNames& names) {
 }
 
 }  // namespace
-
-ModelConfig ModelOnMesh(const Scenario& scenario) {
-  ModelConfig config = scenario.model;
-  config.common.sequence_parallel = scenario.sequence_parallel && scenario.mesh.tp > 1;
-  return config;
-}
 
 void CheckGlobs(const Block& root, Reading& reading) {
   if (reading.scenario.model.layers.empty() || !reading.model_known) return;

@@ -50,8 +50,6 @@ void CheckFiles(const Block& root, Reading& reading);
 
 // "tp=6", with where it was set if not in the file: "tp=6 (from --tp)".
 std::string Said(Axis axis, const Reading& reading);
-// Of this scenario on its mesh; sequence parallelism is ineffective at tp 1.
-ModelConfig ModelOnMesh(const Scenario& scenario);
 int SizeOf(const MeshSizes& sizes, Axis axis);
 
 }  // namespace sumonce
