@@ -2,8 +2,6 @@
 option(SUMONCE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(SUMONCE_BUILD_BENCH "Build the Google Benchmark programs" ${PROJECT_IS_TOP_LEVEL})
 option(SUMONCE_BUILD_SCENARIOS "One ctest entry per scenario file" ${PROJECT_IS_TOP_LEVEL})
-# For builds that start cold (the sanitizers): ccache and precompiled headers do not go together.
-option(SUMONCE_PRECOMPILE "Precompile the headers that most files share" OFF)
 option(SUMONCE_WERROR "Warnings are errors" OFF)
 set(SUMONCE_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
 set(SUMONCE_SCENARIO_ARGS "" CACHE STRING "More arguments of the ctest entries' sumonce run")

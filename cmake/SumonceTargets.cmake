@@ -18,10 +18,6 @@ function(sumonce_library name)
   if(sources)
     add_library(sumonce_${name} STATIC ${sources})
     target_link_libraries(sumonce_${name} PUBLIC sumonce_flags ${arg_DEPS})
-    if(SUMONCE_PRECOMPILE)
-      target_precompile_headers(sumonce_${name} PRIVATE <map> <string> <vector> <functional> <memory> <span> <sstream>
-                                "<absl/status/statusor.h>" "<absl/strings/str_cat.h>" "<absl/container/inlined_vector.h>")
-    endif()
   else()
     add_library(sumonce_${name} INTERFACE)
     target_link_libraries(sumonce_${name} INTERFACE sumonce_flags ${arg_DEPS})
@@ -42,13 +38,10 @@ function(sumonce_test name)
   add_executable(${name} ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
   target_link_libraries(${name} PRIVATE sumonce_flags ${arg_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
+  # What a test itself computes is small, and compiling it is most of a cold build; what it tests keeps its flags.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(${name} PRIVATE SUMONCE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
                                              SUMONCE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  if(SUMONCE_PRECOMPILE)
-    target_precompile_headers(${name} PRIVATE <map> <string> <vector> <functional> <memory> <span> <sstream>
-                              "<absl/status/statusor.h>" "<absl/strings/str_cat.h>" "<absl/container/inlined_vector.h>"
-                              "<gmock/gmock.h>" "<gtest/gtest.h>")
-  endif()
   string(REGEX REPLACE "^sumonce_|_test$" "" prefix ${name})
   gtest_discover_tests(${name} TEST_PREFIX ${prefix}/ DISCOVERY_MODE PRE_TEST
                        PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300)

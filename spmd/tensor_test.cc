@@ -8,7 +8,7 @@ namespace {
 
 const DimExtent kUnitMajor = {Dim::kGroup, 6, {2, 1}, Packing::kUnitMajor};
 const DimExtent kPartMajor = {Dim::kGroup, 6, {2, 1}, Packing::kPartMajor};
-const DimExtent kS = Plain(Dim::kSequence, 2), kH = Plain(Dim::kHidden, 3);
+const DimExtent kRows = Plain(Dim::kSequence, 2), kColumns = Plain(Dim::kHidden, 3);
 
 TEST(DimExtent, IndexRunsOverUnitsOrOverParts) {
   EXPECT_EQ(kUnitMajor.width(), 3);
@@ -19,12 +19,12 @@ TEST(DimExtent, IndexRunsOverUnitsOrOverParts) {
 }
 
 TEST(Dims, AreDescribedWithTheirParts) {
-  EXPECT_EQ(Describe(Dims{kS, kUnitMajor}), "[s=2, g=6x(2,1)]");
+  EXPECT_EQ(Describe(Dims{kRows, kUnitMajor}), "[s=2, g=6x(2,1)]");
   EXPECT_EQ(Describe(Dims{kPartMajor}), "[g=6x(2|1)]");
   EXPECT_EQ(Describe(SetOf(Dim::kHeadDim, Dim::kSequence)), "s,d");
-  EXPECT_EQ(Count(Dims{kS, kUnitMajor}), 36);
-  EXPECT_EQ(Find(Dims{kS, kH}, Dim::kHidden), 1);
-  EXPECT_EQ(Find(Dims{kS, kH}, Dim::kVocab), -1);
+  EXPECT_EQ(Count(Dims{kRows, kUnitMajor}), 36);
+  EXPECT_EQ(Find(Dims{kRows, kColumns}, Dim::kHidden), 1);
+  EXPECT_EQ(Find(Dims{kRows, kColumns}, Dim::kVocab), -1);
 }
 
 // A block has whole units: in the part-major packing a piece of every part.
@@ -40,7 +40,7 @@ TEST(Tensor, SliceTakesABlockOfUnitsFromEveryPart) {
 TEST(Tensor, JoinAndPadUndoSlice) {
   testing::Numbers numbers("tensor", true, 0, 0);
   for (const DimExtent& g : {kUnitMajor, kPartMajor}) {
-    for (const Dims& dims : {Dims{kS, g, kH}, Dims{g, kS}, Dims{kH, g}}) {
+    for (const Dims& dims : {Dims{kRows, g, kColumns}, Dims{g, kRows}, Dims{kColumns, g}}) {
       const Tensor whole = numbers.Fill(dims);
       for (int n : {2, 3}) {
         std::vector<Tensor> blocks;
@@ -59,7 +59,7 @@ TEST(Tensor, JoinAndPadUndoSlice) {
 }
 
 TEST(Tensor, CopiesShareAndClonesDoNot) {
-  Tensor tensor({kS});
+  Tensor tensor({kRows});
   Tensor copy = tensor;
   Tensor clone = tensor.Clone();
   tensor.data()[0] = 1;
@@ -70,8 +70,8 @@ TEST(Tensor, CopiesShareAndClonesDoNot) {
 }
 
 TEST(TensorDeathTest, AWrongCountIsOurOwnFault) {
-  EXPECT_DEATH(Tensor({kS}, {1, 2, 3}), "3 values for \\[s=2\\]");
-  EXPECT_DEATH(SliceUnits(Tensor({kH}), Dim::kHidden, 0, 2), "cannot be cut into 2 along h");
+  EXPECT_DEATH(Tensor({kRows}, {1, 2, 3}), "3 values for \\[s=2\\]");
+  EXPECT_DEATH(SliceUnits(Tensor({kColumns}), Dim::kHidden, 0, 2), "cannot be cut into 2 along h");
 }
 
 }  // namespace

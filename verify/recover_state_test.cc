@@ -21,7 +21,7 @@ using testing::Scaled;
 constexpr Tolerance kRounded = {.height = 64, .gamma = 64 * 0x1p-53};
 constexpr Tolerance kExact = {};
 
-Mesh MakeMesh(const MeshSizes& sizes) { return *Mesh::Create(sizes); }
+Mesh MeshOf(const MeshSizes& sizes) { return *Mesh::Create(sizes); }
 
 DimExtent Sections(Dim dim, Packing packing) {
   return {.dim = dim, .units = 12, .parts = {4, 2, 1}, .packing = packing};
@@ -112,7 +112,7 @@ std::vector<Scale> ScalesAlong(int axis) {
 TEST(RecoverState, EveryLayoutAndFactorAlongTp) {
   Numbers numbers("layouts", false, -1, 1);
   for (int n : {2, 3, 4}) {
-    const Mesh mesh = MakeMesh({.tp = n});
+    const Mesh mesh = MeshOf({.tp = n});
     for (const Dims& dims : Shapes()) {
       const Tensor whole = numbers.Fill(dims);
       for (const AxisState& layout : {Equal(), Partial(0), Shard(Dim::kFfn), Mixed()}) {
@@ -138,7 +138,7 @@ TEST(RecoverState, EveryLayoutAndFactorAlongTp) {
 // Nothing else is among the fits of random numbers: one layout, one factor.
 TEST(RecoverState, IndependentNumbersFitOneStateAlone) {
   Numbers numbers("alone", false, -1, 1);
-  const Mesh mesh = MakeMesh({.tp = 3});
+  const Mesh mesh = MeshOf({.tp = 3});
   const Tensor whole = numbers.Fill(Shapes()[1]);
   for (const AxisState& layout : {Partial(0), Shard(Dim::kFfn)}) {
     State state;
@@ -153,7 +153,7 @@ TEST(RecoverState, IndependentNumbersFitOneStateAlone) {
 // Equal terms are both: a complete gradient, and n times it in n equal terms.
 TEST(RecoverState, EqualTermsFitCompleteAndPartial) {
   Numbers numbers("equal", false, -1, 1);
-  const Mesh mesh = MakeMesh({.tp = 3});
+  const Mesh mesh = MeshOf({.tp = 3});
   const Tensor whole = numbers.Fill(Shapes()[0]);
   const RecoveredState recovered =
       RecoverState(Replicated(whole.dims()), mesh, RankArrays(3, whole), whole, kRounded);
@@ -170,7 +170,7 @@ TEST(RecoverState, EqualTermsFitCompleteAndPartial) {
 // With tp = dp the factors of both look alike; the set says so. The simplest comes first.
 TEST(RecoverState, AxesOfOneSizeHaveFactorsThatLookAlike) {
   Numbers numbers("square", false, -1, 1);
-  const Mesh mesh = MakeMesh({.tp = 2, .dp = 2});
+  const Mesh mesh = MeshOf({.tp = 2, .dp = 2});
   const Tensor whole = numbers.Fill(Shapes()[0]);
   const auto recover = [&](double factor) {
     return RecoverState(Replicated(whole.dims()), mesh, RankArrays(4, Scaled(whole, factor)), whole,
@@ -185,7 +185,7 @@ TEST(RecoverState, AxesOfOneSizeHaveFactorsThatLookAlike) {
 }
 
 TEST(RecoverState, ZeroIsNoEvidenceUnlessTheReferenceIsZero) {
-  const Mesh mesh = MakeMesh({.tp = 2});
+  const Mesh mesh = MeshOf({.tp = 2});
   Numbers numbers("zero", false, 1, 2);
   const Dims dims = Shapes()[0];
   const RankArrays zeros(2, Tensor(dims));
@@ -202,7 +202,7 @@ TEST(RecoverState, ZeroIsNoEvidenceUnlessTheReferenceIsZero) {
 
 TEST(RecoverState, PermutedShardsAreNoState) {
   Numbers numbers("permuted", false, -1, 1);
-  const Mesh mesh = MakeMesh({.tp = 3});
+  const Mesh mesh = MeshOf({.tp = 3});
   for (const Dims& dims : Shapes()) {
     const Tensor whole = numbers.Fill(dims);
     const ShardMap shards = CutByTp(dims);
@@ -220,7 +220,7 @@ TEST(RecoverState, PermutedShardsAreNoState) {
 // One copy, one entry, a little off: below the bound it is rounding, above it the state is gone.
 TEST(RecoverState, TheBoundDecides) {
   Numbers numbers("bound", false, 0.5, 1);
-  const Mesh mesh = MakeMesh({.tp = 2});
+  const Mesh mesh = MeshOf({.tp = 2});
   const Tensor whole = numbers.Fill(Shapes()[0]);
   RankArrays ranks = {whole, whole.Clone()};
   const double allowed =
@@ -235,7 +235,7 @@ TEST(RecoverState, TheBoundDecides) {
 
 TEST(RecoverState, NumbersThatAreNotFiniteAreNoState) {
   Numbers numbers("nan", false, -1, 1);
-  const Mesh mesh = MakeMesh({.tp = 2});
+  const Mesh mesh = MeshOf({.tp = 2});
   const Tensor whole = numbers.Fill(Shapes()[0]);
   for (double bad : {std::nan(""), double{INFINITY}}) {
     RankArrays ranks = {whole.Clone(), whole.Clone()};
@@ -287,7 +287,7 @@ class NumbersAgainstTheory : public ::testing::TestWithParam<TableCase> {
   // The class along tp; over dp the terms of its ranks, summed as the first step of the finalizer
   // does.
   void ExpectAgreement(const AxisState& layout, int exponent, bool terms_over_dp) {
-    const Mesh mesh = MakeMesh(GetParam().sizes);
+    const Mesh mesh = MeshOf(GetParam().sizes);
     const bool exact = GetParam().tolerance.gamma == 0;
     Numbers numbers("table", exact, -1, 1);
     const bool shard = layout.layout == Layout::kShard;
@@ -366,7 +366,7 @@ INSTANTIATE_TEST_SUITE_P(Exact, NumbersAgainstTheory,
 
 TEST(RecoverState, AveragesOfThreeAreExact) {
   Numbers numbers("thirds", true, 0, 0);
-  const Mesh mesh = MakeMesh({.tp = 3});
+  const Mesh mesh = MeshOf({.tp = 3});
   const Tensor whole = Scaled(numbers.Fill(Shapes()[0]), 5);  // 5 / 3 is not 5 * (1 / 3)
   Gradient before;
   before.state[0] = Partial(0);

@@ -5,13 +5,6 @@
 namespace sumonce::testing {
 namespace {
 
-LoraConfig AllTargets(int64_t r) {
-  return {
-      .enabled = r > 0,
-      .r = r,
-      .targets = {"linear_qkv", "linear_proj", "linear_fc1", "linear_fc2", "in_proj", "out_proj"}};
-}
-
 LayerCase WithConfig(const DecoderLayerConfig& config, const Tensor& x, const Tensor& up) {
   LayerCase setup = {.x = x, .up = up};
   setup.config.norm = NormKind::kZeroCentered;
@@ -30,7 +23,7 @@ void ExpectGolden(const std::string& file, const DecoderLayerConfig& config, Cor
       {"block.mlp.linear_fc1.layer_norm_weight", "param.post_attention_layernorm"});
   LayerCase setup = WithConfig(config, Activation(golden, "in.x", Dim::kHidden),
                                Activation(golden, "up.out.y", Dim::kHidden));
-  setup.config.lora = AllTargets(FusedRank(golden, names));
+  setup.config.lora = LoraOnAllTargets(FusedRank(golden, names));
   setup.weights = LoadWeights(golden, names);
   for (const int tp : {1, 2}) {
     SCOPED_TRACE(file + " tp " + std::to_string(tp));

@@ -40,18 +40,11 @@ ProgramFn Training(const ModelConfig& config, const std::shared_ptr<Batch>& batc
   };
 }
 
-LoraConfig AllTargets(int64_t r) {
-  return {
-      .enabled = true,
-      .r = r,
-      .targets = {"linear_qkv", "linear_proj", "linear_fc1", "linear_fc2", "in_proj", "out_proj"}};
-}
-
 ModelConfig Hybrid(const SelfAttentionConfig& attention, const GatedDeltaNetConfig& gdn = {}) {
   ModelConfig config;
   config.layers = {{.mixer = gdn, .mlp = MlpConfig()}, {.mixer = attention, .mlp = MlpConfig()}};
   config.common.norm = NormKind::kZeroCentered;
-  config.common.lora = AllTargets(4);
+  config.common.lora = LoraOnAllTargets(4);
   config.common.train_base = true;
   return config;
 }
@@ -100,7 +93,7 @@ TEST(Model, TinyLanguageModelMatchesGolden) {
   attention.rope.sin.assign(sin.values().begin(), sin.values().end());
   ModelConfig config = Hybrid(attention);
   const Correspondence names = TinyLmNames(config);
-  config.common.lora = AllTargets(FusedRank(golden, names));
+  config.common.lora = LoraOnAllTargets(FusedRank(golden, names));
   const ProgramFn program = Training(config, GoldenBatch(golden));
   const Weights weights = LoadWeights(golden, names);
   for (const MeshSizes& sizes : {MeshSizes{}, MeshSizes{.tp = 2}, MeshSizes{.tp = 2, .dp = 2}}) {
@@ -162,7 +155,7 @@ TEST(Model, ProbeHeadIsLinearAndReproduces) {
   config.layers = {{.mixer = std::monostate(), .mlp = mlp},
                    {.mixer = std::monostate(), .mlp = mlp}};
   config.head = Head::kProbe;
-  config.common.lora = AllTargets(2);
+  config.common.lora = LoraOnAllTargets(2);
   config.common.train_base = true;
   const ProgramFn program = Training(config, RandomBatch());
   const std::vector<std::string> own_tokens = {"*.linear_fc1.lora_A", "*.linear_fc2.lora_B"};

@@ -8,11 +8,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const DimExtent kS = Plain(Dim::kSequence, 8), kB = Plain(Dim::kBatch, 2);
+const DimExtent kPositions = Plain(Dim::kSequence, 8), kSamples = Plain(Dim::kBatch, 2);
 const DimExtent kO = Plain(Dim::kOut, 8), kI = Plain(Dim::kIn, 12);
 
 LayerCase Column() {
-  LayerCase setup = {.x = Random("x", {kS, kB, kI}), .up = Random("up", {kS, kB, kO})};
+  LayerCase setup = {.x = Random("x", {kPositions, kSamples, kI}),
+                     .up = Random("up", {kPositions, kSamples, kO})};
   setup.y_cuts = {{Dim::kOut, Axis::kTp}};
   setup.y_over_sequence = false;
   setup.build = [](const Builder& builder) {
@@ -25,7 +26,8 @@ LayerCase Column() {
 }
 
 LayerCase Row() {
-  LayerCase setup = {.x = Random("x", {kS, kB, kI}), .up = Random("up", {kS, kB, kO})};
+  LayerCase setup = {.x = Random("x", {kPositions, kSamples, kI}),
+                     .up = Random("up", {kPositions, kSamples, kO})};
   setup.x_cuts = {{Dim::kIn, Axis::kTp}};
   setup.x_over_sequence = false;
   setup.build = [](const Builder& builder) {
@@ -91,10 +93,10 @@ TEST(ParallelLinear, MarksAreMegatrons) {
 
 TEST(ParallelLinear, RefusesAnotherInput) {
   LayerCase column = Column();
-  column.x = Random("x", {kS, kB, Plain(Dim::kIn, 11)});
+  column.x = Random("x", {kPositions, kSamples, Plain(Dim::kIn, 11)});
   EXPECT_THAT(std::string(RunLayer(column).status.message()), HasSubstr("linear/RmsNorm#0"));
   LayerCase row = Row();
-  row.x = Random("x", {kS, kB, Plain(Dim::kIn, 14)});
+  row.x = Random("x", {kPositions, kSamples, Plain(Dim::kIn, 14)});
   EXPECT_THAT(std::string(RunLayer(row, {.tp = 2}).status.message()),
               HasSubstr("linear/Linear#0: Linear: x [s=8, b=2, i=7] and weight [o=8, i=6]"));
 }
@@ -102,7 +104,7 @@ TEST(ParallelLinear, RefusesAnotherInput) {
 // 7 tokens cannot be scattered over 2 ranks.
 TEST(RowParallelLinear, RefusesASequenceThatDoesNotDivide) {
   LayerCase row = Row();
-  row.x = Random("x", {Plain(Dim::kSequence, 7), kB, kI});
+  row.x = Random("x", {Plain(Dim::kSequence, 7), kSamples, kI});
   EXPECT_THAT(std::string(RunLayer(row, {.tp = 2}, true).status.message()),
               HasSubstr("linear/ReduceScatter#0: dimension s of"));
 }

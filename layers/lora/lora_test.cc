@@ -24,14 +24,14 @@ LayerCase Adapted(const LinearConfig& config, const Tensor& x, const Tensor& up)
   return setup;
 }
 
-LayerCase Column(const Tensor& x, const Tensor& up, LinearConfig config = Config(Dim::kOut)) {
+LayerCase LoraColumn(const Tensor& x, const Tensor& up, LinearConfig config = Config(Dim::kOut)) {
   LayerCase setup = Adapted<ColumnParallelLinear>(config, x, up);
   setup.y_cuts = {{Dim::kOut, Axis::kTp}};
   setup.y_over_sequence = false;
   return setup;
 }
 
-LayerCase Row(const Tensor& x, const Tensor& up, LinearConfig config = Config(Dim::kIn)) {
+LayerCase LoraRow(const Tensor& x, const Tensor& up, LinearConfig config = Config(Dim::kIn)) {
   LayerCase setup = Adapted<RowParallelLinear>(config, x, up);
   setup.x_cuts = {{Dim::kIn, Axis::kTp}};
   setup.x_over_sequence = false;
@@ -60,7 +60,7 @@ TEST(Lora, MatchesGoldenOnEitherTarget) {
   const Golden golden("lora_linear");
   const Tensor x = Activation(golden, "in.x", Dim::kIn),
                up = Activation(golden, "up.out.y", Dim::kOut);
-  for (LayerCase setup : {Column(x, up), Row(x, up)}) {
+  for (LayerCase setup : {LoraColumn(x, up), LoraRow(x, up)}) {
     setup.weights = LoadWeights(golden, Names("param."));
     ExpectMatchesGolden(golden, Names("param."), RunLayer(setup));
   }
@@ -73,7 +73,7 @@ TEST(Lora, MatchesGoldenBesideABias) {
   for (const Dim cut : {Dim::kOut, Dim::kIn}) {
     LinearConfig config = Config(cut);
     config.bias = true;
-    const auto make = cut == Dim::kOut ? Column : Row;
+    const auto make = cut == Dim::kOut ? LoraColumn : LoraRow;
     LayerCase setup = make(Activation(golden, "in.x", Dim::kIn),
                            Activation(golden, "up.out.y", Dim::kOut), config);
     setup.weights = LoadWeights(golden, names);
@@ -86,8 +86,8 @@ TEST(Lora, MatchesGoldenBehindAFusedNorm) {
   const Golden golden("norm_linear_lora");
   LinearConfig config = Config(Dim::kOut);
   config.layer_norm = true;
-  LayerCase setup = Column(Activation(golden, "in.x", Dim::kIn),
-                           Activation(golden, "up.out.y", Dim::kOut), config);
+  LayerCase setup = LoraColumn(Activation(golden, "in.x", Dim::kIn),
+                               Activation(golden, "up.out.y", Dim::kOut), config);
   setup.config.norm = NormKind::kZeroCentered;
   Correspondence names = Names("param.");
   names.plain.push_back({"linear.layer_norm_weight", "param.norm"});
@@ -99,7 +99,7 @@ TEST(Lora, MatchesGoldenBehindAFusedNorm) {
 TEST(Lora, ColumnMatchesGoldenRankPieces) {
   const Full full("lora_column_tp2");
   const Golden& golden = full.golden;
-  const Outcome two = RunLayer(full.As(Column, Dim::kOut), {.tp = 2}, false, DropCommunication);
+  const Outcome two = RunLayer(full.As(LoraColumn, Dim::kOut), {.tp = 2}, false, DropCommunication);
   ASSERT_TRUE(two.status.ok()) << two.status;
   for (int rank = 0; rank < 2; ++rank) {
     const std::string tp = "tp" + std::to_string(rank) + ".";
@@ -116,7 +116,7 @@ TEST(Lora, ColumnMatchesGoldenRankPieces) {
 // With sequence parallelism: what nobody sums unless lora_A is marked.
 TEST(Lora, ColumnContributionsUnderSequenceParallelismMatchGolden) {
   const Full full("lora_column_tp2");
-  const Outcome two = RunLayer(full.As(Column, Dim::kOut), {.tp = 2}, true);
+  const Outcome two = RunLayer(full.As(LoraColumn, Dim::kOut), {.tp = 2}, true);
   ASSERT_TRUE(two.status.ok()) << two.status;
   for (int rank = 0; rank < 2; ++rank) {
     const std::string sp = "grad.tp" + std::to_string(rank) + ".sp.";
@@ -129,7 +129,7 @@ TEST(Lora, ColumnContributionsUnderSequenceParallelismMatchGolden) {
 TEST(Lora, RowMatchesGoldenRankPieces) {
   const Full full("lora_row_tp2");
   const Golden& golden = full.golden;
-  const Outcome two = RunLayer(full.As(Row, Dim::kIn), {.tp = 2}, false);
+  const Outcome two = RunLayer(full.As(LoraRow, Dim::kIn), {.tp = 2}, false);
   EXPECT_TRUE(golden.Matches(two.WholeY(), "full.out.y", kSequenceFirst));
   EXPECT_TRUE(golden.Matches(two.Whole("linear.lora_B"), "grad.full.param.lora_B"));
   for (int rank = 0; rank < 2; ++rank) {
@@ -149,7 +149,7 @@ TEST(Lora, RowMatchesGoldenRankPieces) {
 
 TEST(Lora, RowContributionsUnderSequenceParallelismMatchGolden) {
   const Full full("lora_row_tp2");
-  const Outcome two = RunLayer(full.As(Row, Dim::kIn), {.tp = 2}, true);
+  const Outcome two = RunLayer(full.As(LoraRow, Dim::kIn), {.tp = 2}, true);
   ASSERT_TRUE(two.status.ok()) << two.status;
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_TRUE(full.golden.Matches(two.ranks[rank].param_grads.at("linear.lora_B"),
@@ -164,11 +164,11 @@ Dims Tokens(Dim last, int64_t extent) {
 // The replicated factor's gradient: the first founding case's class.
 TEST(Lora, ReplicatedFactorIsPartialUnderSequenceParallelismOnly) {
   const Tensor x = Random("x", Tokens(Dim::kIn, 12)), up = Random("up", Tokens(Dim::kOut, 8));
-  ExpectReproducesUnsharded(Column(x, up), true, {"linear.lora_A"});
-  ExpectReproducesUnsharded(Column(x, up), false, {});
-  ExpectReproducesUnsharded(Row(x, up), true, {"linear.lora_B"});
-  ExpectReproducesUnsharded(Row(x, up), false, {});
-  EXPECT_EQ(RunLayer(Row(x, up), {.tp = 2}, true).StateText("linear.lora_B"), "tp: P(s)");
+  ExpectReproducesUnsharded(LoraColumn(x, up), true, {"linear.lora_A"});
+  ExpectReproducesUnsharded(LoraColumn(x, up), false, {});
+  ExpectReproducesUnsharded(LoraRow(x, up), true, {"linear.lora_B"});
+  ExpectReproducesUnsharded(LoraRow(x, up), false, {});
+  EXPECT_EQ(RunLayer(LoraRow(x, up), {.tp = 2}, true).StateText("linear.lora_B"), "tp: P(s)");
 }
 
 TEST(Lora, ReplicatedFactorIsMarkedAndNamed) {

@@ -5,7 +5,7 @@
 namespace sumonce::testing {
 namespace {
 
-const DimExtent kS = Plain(Dim::kSequence, 7), kB = Plain(Dim::kBatch, 2);
+const DimExtent kTokens = Plain(Dim::kSequence, 7), kBatch = Plain(Dim::kBatch, 2);
 const DimExtent kV = Plain(Dim::kVocab, 14);
 
 Tensor OneHot(const Tensor& ids, int64_t classes) {
@@ -20,7 +20,7 @@ Tensor OneHot(const Tensor& ids, int64_t classes) {
 
 // Mean over counted tokens: mask / sum(mask), times the loss's own upstream gradient.
 Tensor LossWeights(const Golden& golden) {
-  Tensor weights = golden.Get("in.loss_mask", {kS, kB}, kSequenceFirst).Clone();
+  Tensor weights = golden.Get("in.loss_mask", {kTokens, kBatch}, kSequenceFirst).Clone();
   double counted = 0.0;
   for (const double mask : weights.values()) counted += mask;
   ScaleInto(weights, Matrix(golden, "up.out.loss").data()[0] / counted);
@@ -31,13 +31,13 @@ Tensor LossWeights(const Golden& golden) {
 LayerCase Loss(const Golden& golden) {
   LayerCase setup = {.x = Activation(golden, "in.logits", Dim::kVocab), .up = LossWeights(golden)};
   setup.x_cuts = {{Dim::kVocab, Axis::kTp}};
-  const auto targets =
-      std::make_shared<Tensor>(OneHot(golden.Get("in.targets", {kS, kB}, kSequenceFirst), 14));
+  const auto targets = std::make_shared<Tensor>(
+      OneHot(golden.Get("in.targets", {kTokens, kBatch}, kSequenceFirst), 14));
   setup.build = [targets](const Builder&) {
     return [targets](Tape& tape, Value logits) {
       const Value one_hot =
           tape.Constant({.name = "targets",
-                         .shards = ShardMap({kS, kB, kV}, {{Dim::kVocab, Axis::kTp}}),
+                         .shards = ShardMap({kTokens, kBatch, kV}, {{Dim::kVocab, Axis::kTp}}),
                          .whole = targets.get()});
       return VocabParallelCrossEntropy(tape, logits, one_hot);
     };
@@ -85,7 +85,7 @@ TEST(CrossEntropy, SelfDualReductionMultipliesTheGradientByTp) {
 TEST(CrossEntropy, RefusesTargetsOfAnotherVocabulary) {
   const Golden golden("cross_entropy_mask");
   LayerCase loss = Loss(golden);
-  loss.x = Random("x", {kS, kB, Plain(Dim::kVocab, 15)});
+  loss.x = Random("x", {kTokens, kBatch, Plain(Dim::kVocab, 15)});
   EXPECT_EQ(RunLayer(loss).status.code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -155,6 +155,13 @@ Correspondence MlpNames(const MlpConfig& config, const std::string& module,
           {}};
 }
 
+LoraConfig LoraOnAllTargets(int64_t r) {
+  return {
+      .enabled = r > 0,
+      .r = r,
+      .targets = {"linear_qkv", "linear_proj", "linear_fc1", "linear_fc2", "in_proj", "out_proj"}};
+}
+
 int64_t FusedRank(const Golden& golden, const Correspondence& names) {
   int64_t most = 0;
   for (const FusedLinear& linear : names.linears) {

@@ -45,6 +45,8 @@ Correspondence MlpNames(const MlpConfig& config, const std::string& module,
                         const std::string& golden);
 
 // The rank that every fused adapter then has: the most that one module needs; 0 without adapters.
+// LoRA of rank `r` on the six linears of a hybrid block; r = 0: none.
+LoraConfig LoraOnAllTargets(int64_t r);
 int64_t FusedRank(const Golden& golden, const Correspondence& names);
 Weights LoadWeights(const Golden& golden, const Correspondence& names);
 // `gradient`: whole, by our name.

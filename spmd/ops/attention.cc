@@ -11,7 +11,7 @@ namespace sumonce {
 namespace {
 
 // One query head of one sequence: `positions` rows of `width` entries, apart by the strides.
-struct Head {
+struct AttentionHead {
   int64_t positions, width;
   int64_t query,
       query_stride;         // offset of position 0 in q and the result, and to the next position
@@ -19,13 +19,13 @@ struct Head {
 };
 
 template <typename Each>
-void ForEachHead(const Dims& q, Each each) {
+void ForEachAttentionHead(const Dims& q, Each each) {
   const int64_t positions = q[0].extent(), groups = q[1].extent() * q[2].extent();
   const int64_t heads = q[3].extent(), width = q[4].extent();
   for (int64_t group = 0; group < groups; ++group) {
     for (int64_t head = 0; head < heads; ++head) {
-      each(Head{positions, width, (group * heads + head) * width, groups * heads * width,
-                group * width, groups * width});
+      each(AttentionHead{positions, width, (group * heads + head) * width, groups * heads * width,
+                         group * width, groups * width});
     }
   }
 }
@@ -41,7 +41,8 @@ void AddScaled(double factor, const double* from, int64_t count, double* to) {
 }
 
 // The attention of position t to positions 0..t.
-std::vector<double> Probabilities(const Head& head, const double* q, const double* k, int64_t t) {
+std::vector<double> Probabilities(const AttentionHead& head, const double* q, const double* k,
+                                  int64_t t) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(head.width));
   std::vector<double> p(t + 1);
   for (int64_t j = 0; j <= t; ++j) {
@@ -79,7 +80,7 @@ absl::StatusOr<Declaration> AttentionOperation::Declare(std::span<const Dims> op
 }
 
 void AttentionOperation::Forward(std::span<const Tensor> in, Tensor& out) const {
-  ForEachHead(out.dims(), [&](const Head& head) {
+  ForEachAttentionHead(out.dims(), [&](const AttentionHead& head) {
     for (int64_t t = 0; t < head.positions; ++t) {
       const std::vector<double> p = Probabilities(head, in[0].data(), in[1].data(), t);
       double* row = out.data() + head.query + t * head.query_stride;
@@ -93,7 +94,7 @@ void AttentionOperation::Forward(std::span<const Tensor> in, Tensor& out) const 
 // p̄_j = c̄ · v_j; s̄ = p * (p̄ - Σ p p̄); q̄ = s̄ k / sqrt(d); k̄ = s̄^T q / sqrt(d); v̄ = p^T c̄.
 void AttentionOperation::Backward(std::span<const Tensor> in, const Tensor& out,
                                   const Tensor& grad_out, std::span<Tensor> grad_in) const {
-  ForEachHead(out.dims(), [&](const Head& head) {
+  ForEachAttentionHead(out.dims(), [&](const AttentionHead& head) {
     const double scale = 1.0 / std::sqrt(static_cast<double>(head.width));
     for (int64_t t = 0; t < head.positions; ++t) {
       const std::vector<double> p = Probabilities(head, in[0].data(), in[1].data(), t);

@@ -11,7 +11,7 @@ using testing::Golden;
 using testing::kSequenceFirst;
 
 const DimExtent kChannels = Plain(Dim::kKeyHead, 6);
-const Dims kX = {Plain(Dim::kSequence, 11), Plain(Dim::kBatch, 2), kChannels};
+const Dims kConvInput = {Plain(Dim::kSequence, 11), Plain(Dim::kBatch, 2), kChannels};
 const Dims kWeight = {kChannels, Plain(Dim::kTap, 4)};
 
 // The stored case has SiLU behind the convolution. (Bias, a carried-in window and packed sequences
@@ -20,12 +20,12 @@ TEST(CausalConv, ThenSiluMatchesGolden) {
   const Golden golden("conv1d_silu");
   const CausalConvOperation conv;
   const SiluOperation silu;
-  const std::vector<Tensor> in = {golden.Get("in.x", kX, kSequenceFirst),
+  const std::vector<Tensor> in = {golden.Get("in.x", kConvInput, kSequenceFirst),
                                   golden.Get("param.weight", kWeight)};
   const Tensor convolved = testing::RunForward(conv, in);
   EXPECT_TRUE(golden.Matches(testing::RunForward(silu, {convolved}), "out.y", kSequenceFirst));
-  const Tensor grad_convolved =
-      testing::RunBackward(silu, {convolved}, golden.Get("up.out.y", kX, kSequenceFirst))[0];
+  const Tensor grad_convolved = testing::RunBackward(
+      silu, {convolved}, golden.Get("up.out.y", kConvInput, kSequenceFirst))[0];
   const std::vector<Tensor> grads = testing::RunBackward(conv, in, grad_convolved);
   EXPECT_TRUE(golden.Matches(grads[0], "grad.in.x", kSequenceFirst));
   EXPECT_TRUE(golden.Matches(grads[1], "grad.param.weight"));

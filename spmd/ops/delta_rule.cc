@@ -11,7 +11,7 @@ namespace {
 enum Operand : size_t { kQ, kK, kV, kG, kBeta };
 
 // One value head of one sequence: where its numbers lie.
-struct Head {
+struct DeltaHead {
   int64_t rows;   // key heads of all sequences: from one token to the next
   int64_t row;    // of this head's key head
   int64_t ratio;  // value heads of one key head
@@ -27,32 +27,33 @@ struct Head {
 template <typename Visit>
 void ForEachHead(std::span<const Tensor> in, Visit visit) {
   const Dims& v = in[kV].dims();
-  Head head{.rows = v[1].extent() * v[2].extent(),
-            .ratio = v[3].extent(),
-            .tokens = v[0].extent(),
-            .dk = in[kK].dims()[3].extent(),
-            .dv = v[4].extent()};
+  DeltaHead head{.rows = v[1].extent() * v[2].extent(),
+                 .ratio = v[3].extent(),
+                 .tokens = v[0].extent(),
+                 .dk = in[kK].dims()[3].extent(),
+                 .dv = v[4].extent()};
   for (head.row = 0; head.row < head.rows; ++head.row) {
     for (head.value = 0; head.value < head.ratio; ++head.value) visit(head);
   }
 }
 
 // out[dv] += S^T x, S: [dk, dv].
-void AddRead(const double* state, const double* x, const Head& head, double* out) {
+void AddRead(const double* state, const double* x, const DeltaHead& head, double* out) {
   for (int64_t i = 0; i < head.dk; ++i) {
     for (int64_t j = 0; j < head.dv; ++j) out[j] += state[i * head.dv + j] * x[i];
   }
 }
 
 // S += factor x y^T.
-void AddOuter(double factor, const double* x, const double* y, const Head& head, double* state) {
+void AddOuter(double factor, const double* x, const double* y, const DeltaHead& head,
+              double* state) {
   for (int64_t i = 0; i < head.dk; ++i) {
     for (int64_t j = 0; j < head.dv; ++j) state[i * head.dv + j] += factor * x[i] * y[j];
   }
 }
 
 // sum_j S[i, j] y[j]
-double Row(const double* state, int64_t i, const double* y, const Head& head) {
+double Row(const double* state, int64_t i, const double* y, const DeltaHead& head) {
   double sum = 0.0;
   for (int64_t j = 0; j < head.dv; ++j) sum += state[i * head.dv + j] * y[j];
   return sum;
@@ -62,11 +63,11 @@ double Row(const double* state, int64_t i, const double* y, const Head& head) {
 struct Step {
   std::vector<double> decayed, error, state;
 
-  explicit Step(const Head& head)
+  explicit Step(const DeltaHead& head)
       : decayed(head.dk * head.dv), error(head.dv), state(head.dk * head.dv) {}
 
   // From the state before the token, which may be this step's own.
-  void Advance(std::span<const Tensor> in, const Head& head, int64_t t,
+  void Advance(std::span<const Tensor> in, const DeltaHead& head, int64_t t,
                const std::vector<double>& before) {
     const double alpha = Exp(in[kG].data()[head.Gate(t)]);
     const double* k = in[kK].data() + head.Key(t);
@@ -87,7 +88,7 @@ void AddTo(Tensor& grad, int64_t i, double term) {
 // return.
 //   grad_S += q grad_o^T / sqrt(dk);  grad_v = beta grad_S^T k;  grad_k = grad_S u - S' grad_v;
 //   grad_S' = grad_S - k grad_v^T;  grad_g = <grad_S', S'>;  before the token: e^g grad_S'.
-void StepBack(std::span<const Tensor> in, const Head& head, int64_t t, const Step& step,
+void StepBack(std::span<const Tensor> in, const DeltaHead& head, int64_t t, const Step& step,
               const double* grad_o, std::vector<double>& grad_state, std::span<Tensor> grad_in) {
   const double* k = in[kK].data() + head.Key(t);
   const double beta = in[kBeta].data()[head.Gate(t)];
@@ -147,7 +148,7 @@ absl::StatusOr<Declaration> DeltaRuleOperation::Declare(std::span<const Dims> op
 }
 
 void DeltaRuleOperation::Forward(std::span<const Tensor> in, Tensor& out) const {
-  ForEachHead(in, [&](const Head& head) {
+  ForEachHead(in, [&](const DeltaHead& head) {
     Step step(head);
     for (int64_t t = 0; t < head.tokens; ++t) {
       step.Advance(in, head, t, step.state);
@@ -160,7 +161,7 @@ void DeltaRuleOperation::Forward(std::span<const Tensor> in, Tensor& out) const 
 
 void DeltaRuleOperation::Backward(std::span<const Tensor> in, const Tensor&, const Tensor& grad_out,
                                   std::span<Tensor> grad_in) const {
-  ForEachHead(in, [&](const Head& head) {
+  ForEachHead(in, [&](const DeltaHead& head) {
     std::vector<Step> steps(head.tokens, Step(head));
     const std::vector<double> zero(head.dk * head.dv);
     for (int64_t t = 0; t < head.tokens; ++t)

@@ -10,15 +10,15 @@ namespace {
 using testing::Golden;
 using testing::kSequenceFirst;
 
-const Dims kHeads = {Plain(Dim::kKeyHead, 2), Plain(Dim::kValueInKey, 2)};
-const Dims kA = {Plain(Dim::kSequence, 9), Plain(Dim::kBatch, 2), kHeads[0], kHeads[1]};
+const Dims kDecayHeads = {Plain(Dim::kKeyHead, 2), Plain(Dim::kValueInKey, 2)};
+const Dims kA = {Plain(Dim::kSequence, 9), Plain(Dim::kBatch, 2), kDecayHeads[0], kDecayHeads[1]};
 
 TEST(GdnDecay, MatchesGolden) {
   const Golden golden("gdn_gates");
   const GdnDecayOperation operation;
   const std::vector<Tensor> in = {golden.Get("in.a", kA, kSequenceFirst),
-                                  golden.Get("param.A_log", kHeads),
-                                  golden.Get("param.dt_bias", kHeads)};
+                                  golden.Get("param.A_log", kDecayHeads),
+                                  golden.Get("param.dt_bias", kDecayHeads)};
   EXPECT_TRUE(golden.Matches(testing::RunForward(operation, in), "out.g", kSequenceFirst));
   const std::vector<Tensor> grads =
       testing::RunBackward(operation, in, golden.Get("up.out.g", kA, kSequenceFirst));
@@ -47,7 +47,8 @@ TEST(GdnDecay, IsLinearAboveTheCutOff) {
 }
 
 TEST(GdnDecay, RefusesParametersOfOtherHeads) {
-  const std::vector<Dims> operands = {kA, kHeads, {kHeads[0], Plain(Dim::kValueInKey, 3)}};
+  const std::vector<Dims> operands = {
+      kA, kDecayHeads, {kDecayHeads[0], Plain(Dim::kValueInKey, 3)}};
   const absl::Status status = GdnDecayOperation().Declare(operands).status();
   EXPECT_EQ(status.message(),
             "GdnDecay: dt_bias is [k=2, j=3], expected [k=2, j=2], the heads of a");

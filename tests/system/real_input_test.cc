@@ -31,7 +31,7 @@ SafetensorsReader GoldenFile() {
                                   "/golden/tiny_lm_lora.f64.safetensors");
 }
 
-SimResult Ran(const Scenario& scenario, const std::vector<Edit>& edits) {
+SimResult SimResultOf(const Scenario& scenario, const std::vector<Edit>& edits) {
   Model model(EffectiveModel(scenario));
   SimResult result =
       Simulate(scenario, edits, *StartWeights(scenario, model.params()), SimOptions());
@@ -103,14 +103,14 @@ void ExpectGoldenLoss(const Scenario& scenario, const RunRecord& record) {
 
 TEST(RealInput, UnshardedReproducesLossAndEveryGradient) {
   const Scenario scenario = TinyLm(1);
-  const SimResult result = Ran(scenario, {});
+  const SimResult result = SimResultOf(scenario, {});
   ExpectGoldenLoss(scenario, result.record);
   ExpectGoldenGradients(scenario, result.record);
 }
 
 TEST(RealInput, TwoShardsReproduceLossAndEveryGradientOnceCured) {
   const Scenario scenario = TinyLm(2);
-  const SimResult result = Ran(scenario, scenario.cures);
+  const SimResult result = SimResultOf(scenario, scenario.cures);
   ExpectGoldenLoss(scenario, result.record);
   ExpectGoldenGradients(scenario, result.record);
 }
@@ -118,7 +118,7 @@ TEST(RealInput, TwoShardsReproduceLossAndEveryGradientOnceCured) {
 // Nobody sums out_norm without the cure: what the ranks are left with adds up to the gradient, and
 // neither is it.
 TEST(RealInput, WithoutTheCureOutNormIsLeftInSharesOfTheGradient) {
-  const SimResult result = Ran(TinyLm(2), {});
+  const SimResult result = SimResultOf(TinyLm(2), {});
   const Tensor expected = Flat(*GoldenFile().Read("grad.param.layers.0.linear_attn.norm"));
   Tensor sum = Flat(std::vector<double>(expected.count()));
   for (const RankRecords& rank : result.record.ranks) {
@@ -173,7 +173,7 @@ TEST(RealInput, SequenceShardsReproduceLossAndEveryGradient) {
   const std::string path = ::testing::TempDir() + "sumonce_tiny_lm_14_tokens.safetensors";
   Scenario scenario = PaddedTo(TinyLm(2), 14, path);
   scenario.sequence_parallel = true;
-  const SimResult result = Ran(scenario, {});
+  const SimResult result = SimResultOf(scenario, {});
   std::filesystem::remove(path);
   ExpectGoldenLoss(scenario, result.record);
   ExpectGoldenGradients(scenario, result.record);
