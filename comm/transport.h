@@ -10,12 +10,15 @@
 #include "absl/status/statusor.h"
 #include "comm/communicator.h"
 #include "comm/executor.h"
+#include "comm/process_group.h"
 
 namespace sumonce {
 
 struct RunOptions {
   int world_size = 1;
   ExecutorOptions executor;  // transports with a process per rank ignore it
+  // Transports that have a faster reduction without a promised order use it (Properties tells).
+  bool native_sums = false;
 };
 
 // Called once per rank that lives in this process, with its world communicator.
@@ -30,6 +33,10 @@ struct Transport {
   std::function<absl::Status(const RunOptions&, const RankBody&)> run;
   int max_world_size = 1024;
   std::vector<ExecutorKind> executors;  // those that it honours
+  // Of transports with one rank per process: those processes. `run` is then collective over them:
+  // each runs the body for its own rank, those beyond the world for none. Empty: all ranks live in
+  // this process.
+  std::function<absl::StatusOr<ProcessGroup*>()> processes;
 };
 
 class TransportRegistry {
