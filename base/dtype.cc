@@ -40,6 +40,14 @@ int64_t SizeOf(DType dtype) { return PropertiesOf(dtype).bytes; }
 
 std::string_view Name(DType dtype) { return PropertiesOf(dtype).name; }
 
+std::optional<DType> DTypeNamed(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(DType::kUint8); ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (Name(dtype) == name) return dtype;
+  }
+  return std::nullopt;
+}
+
 double Float16::ToDouble() const {
   const int exponent = (bits >> 10) & 0x1f;
   const int fraction = bits & 0x3ff;

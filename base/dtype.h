@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace sumonce {
@@ -14,6 +15,7 @@ int64_t SizeOf(DType dtype);
 
 // "float64", "bfloat16", ...: the names that reports and messages use.
 std::string_view Name(DType dtype);
+std::optional<DType> DTypeNamed(std::string_view name);
 
 // bfloat16: the upper half of a float32. Conversion rounds to nearest, ties to even; NaN stays a
 // (quiet) NaN, and what is beyond the largest finite value becomes infinite, as IEEE 754 asks.

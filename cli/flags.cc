@@ -15,6 +15,7 @@ namespace {
 constexpr int kMaxAxisSize =
     1 << 20;                      // the reader knows the real limits; this keeps products in range
 constexpr size_t kMaxSizes = 64;  // of one axis
+constexpr int64_t kMostBytes = int64_t{64} << 30;
 
 // "'fibre' is none of fibers, threads; did you mean 'fibers'?"
 std::string NotAmong(const std::string& word, const std::vector<std::string>& choices) {
@@ -35,6 +36,19 @@ std::vector<int> ParseSizes(const std::string& flag, const std::string& text) {
   if (sizes.size() > kMaxSizes)
     throw CLI::ValidationError(flag, absl::StrCat("at most ", kMaxSizes, " sizes"));
   return sizes;
+}
+
+int64_t ParseBytes(const std::string& flag, const std::string& text) {
+  static constexpr absl::string_view kUnits = "KMG";
+  const size_t unit = text.empty() ? kUnits.npos : kUnits.find(text.back());
+  const absl::string_view digits =
+      absl::string_view(text).substr(0, text.size() - (unit != kUnits.npos));
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(digits, &number) || number < 1 ||
+      number > kMostBytes >> (unit == kUnits.npos ? 0 : 10 * (unit + 1)))
+    throw CLI::ValidationError(
+        flag, absl::StrCat("'", text, "': expected 1 byte to 64G, like 4, 64K, 16M"));
+  return unit == kUnits.npos ? number : number << 10 * (unit + 1);
 }
 
 // "json:report.json" -> (json, report.json).
@@ -128,6 +142,22 @@ void AddNumber(CLI::App& app, const std::string& flag, const std::string& descri
          },
          description)
       ->type_name("N");
+}
+
+void AddSizes(CLI::App& app, const std::string& flag, const std::string& description,
+              std::vector<int>& sizes) {
+  app.add_option_function<std::string>(
+         flag, [&sizes, flag](const std::string& text) { sizes = ParseSizes(flag, text); },
+         description)
+      ->type_name("SIZES");
+}
+
+void AddBytes(CLI::App& app, const std::string& flag, const std::string& description,
+              int64_t& bytes) {
+  app.add_option_function<std::string>(
+         flag, [&bytes, flag](const std::string& text) { bytes = ParseBytes(flag, text); },
+         description)
+      ->type_name("BYTES");
 }
 
 void AddChoice(CLI::App& app, const std::string& flag, const std::string& description,

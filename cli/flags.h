@@ -44,6 +44,14 @@ void AddOutput(CLI::App& app, OutputFlags& flags);
 void AddNumber(CLI::App& app, const std::string& flag, const std::string& description,
                const std::function<void(uint64_t)>& take);
 
+// Sizes from 1, like 4 or 2,4,8.
+void AddSizes(CLI::App& app, const std::string& flag, const std::string& description,
+              std::vector<int>& sizes);
+
+// A number of bytes: 4, 64K, 16M, 1G (powers of 1024).
+void AddBytes(CLI::App& app, const std::string& flag, const std::string& description,
+              int64_t& bytes);
+
 // One of a few words.
 void AddChoice(CLI::App& app, const std::string& flag, const std::string& description,
                const std::vector<std::string>& choices,

@@ -3,6 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "cli/cost_flags.h"
+#include "cli/exit_code.h"
 #include "cli/flags.h"
 #include "cli/report_loop.h"
 #include "cli/selection.h"
@@ -16,6 +18,7 @@ struct RunFlags {
   SelectionFlags selection;
   OutputFlags output;
   RunnerOptions runner;
+  CostFlags cost;
 };
 
 // What a pasted line needs to show the same: the file, what the flags set over it, and how it was
@@ -51,11 +54,19 @@ int Run(const RunFlags& flags, Context& context) {
   RunnerOptions options = flags.runner;
   options.overwrite = flags.output.force;
   const absl::Status available = (*Transports().Find(options.transport))->probe();
+  absl::StatusOr<std::unique_ptr<CureCosts>> costs = CureCosts::Create(flags.cost);
+  if (!costs.ok()) {
+    context.io.err << "sumonce run: " << FromAbsl(costs.status().message()) << '\n';
+    return kUsage;
+  }
   const auto judge = [&](const SelectedRun& run) -> std::vector<ScenarioResult> {
     if (!available.ok()) return {Skipped(run.scenario, available)};
     std::vector<ScenarioResult> results = context.engine.run(run.scenario, options);
     for (ScenarioResult& result : results)
       result.reproduce = ReplayLine(context.program, run, options);
+    if (!flags.cost.asked) return results;
+    const absl::Status costed = (*costs)->AddTo(run.scenario, results);
+    if (!costed.ok()) context.io.err << "sumonce run --cost: " << costed.message() << '\n';
     return results;
   };
   return ReportAll(Select(flags.selection), {.output = flags.output, .judge = judge}, context);
@@ -91,6 +102,7 @@ VerbAction DeclareRun(CLI::App& app) {
   AddAxes(app, flags->selection);
   AddSeed(app, flags->selection);
   AddRunner(app, flags->runner);
+  AddCost(app, flags->cost);
   AddOutput(app, flags->output);
   return [flags](Context& context) { return Run(*flags, context); };
 }

@@ -34,6 +34,7 @@ VerbAction DeclareRun(CLI::App& app);
 VerbAction DeclareProve(CLI::App& app);
 VerbAction DeclareList(CLI::App& app);
 VerbAction DeclareValidate(CLI::App& app);
+VerbAction DeclareBench(CLI::App& app);
 VerbAction DeclareDoctor(CLI::App& app);
 
 }  // namespace sumonce

@@ -95,6 +95,8 @@ void ConsoleReporter::WriteCure(const FindingGroup& group, const char* indent) {
   out_ << indent << "cure: " << group.cures.front();
   if (group.cures.size() > 1) out_ << ", and " << group.cures.size() - 1 << " more like it";
   out_ << " (" << TrialText(*group.first->cure) << ")\n";
+  if (group.first->cure->cost)
+    out_ << indent << "cost: " << CostText(*group.first->cure->cost) << '\n';
 }
 
 }  // namespace

@@ -27,6 +27,13 @@ std::string OutcomeAt(Outcome outcome, const std::string& operation) {
   return text;
 }
 
+std::string BytesText(int64_t bytes) {
+  const double size = static_cast<double>(bytes);
+  if (bytes < 1024) return absl::StrCat(bytes, " B");
+  if (bytes < 1024 * 1024) return absl::StrFormat("%.1f KiB", size / 1024);
+  return absl::StrFormat("%.1f MiB", size / (1024 * 1024));
+}
+
 }  // namespace
 
 std::string_view Name(RunOutcome outcome) {
@@ -123,6 +130,19 @@ std::string ConsequencesText(const Verdict& verdict) {
 
 std::string TrialText(const CureTrial& trial) {
   return trial.tried ? absl::StrCat("cure tried: ", trial.result) : "cure not tried";
+}
+
+std::string CostText(const CureCost& cost) {
+  if (cost.calls == 0 && cost.bytes == 0) return "nothing: no data moves";
+  const bool more = cost.bytes > 0 || (cost.bytes == 0 && cost.calls > 0);
+  const int64_t calls = std::abs(cost.calls);
+  std::string text = calls == 0 ? "no call" : calls == 1 ? "1 call" : absl::StrCat(calls, " calls");
+  absl::StrAppend(&text, " and ", BytesText(std::abs(cost.bytes)), " a step ",
+                  more ? "more" : "less", ", ", ElapsedText(std::abs(cost.seconds) * 1e6),
+                  (cost.seconds < 0) == more ? " less" : "", " (+- ", ElapsedText(cost.error * 1e6),
+                  ") on ", cost.basis);
+  if (cost.extrapolated) absl::StrAppend(&text, ", extrapolated");
+  return text;
 }
 
 std::string MeshText(const MeshSizes& mesh) {

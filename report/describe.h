@@ -31,6 +31,10 @@ std::string ConsequencesText(const Verdict& verdict);
 // "cure tried: right, in numbers and for every tp"; "cure not tried".
 std::string TrialText(const CureTrial& trial);
 
+// "1 call and 2.0 KiB a step more, 3.1 us (+- 0.4 us) on in_process threads, 4 ranks"; "nothing"
+// for a cure that moves no data.
+std::string CostText(const CureCost& cost);
+
 // The axes larger than one: "tp=4 dp=2"; "tp=1" if there is none.
 std::string MeshText(const MeshSizes& mesh);
 

@@ -18,6 +18,15 @@ void CopyTexts(const std::vector<std::string>& texts, Repeated* field) {
   for (const std::string& text : texts) field->Add(ToUtf8(text));
 }
 
+void ToProto(const CureCost& cost, proto::CureCostReport& report) {
+  report.set_calls(static_cast<int32_t>(cost.calls));
+  report.set_bytes(static_cast<double>(cost.bytes));
+  report.set_microseconds(cost.seconds * 1e6);
+  report.set_error_microseconds(cost.error * 1e6);
+  report.set_extrapolated(cost.extrapolated);
+  report.set_basis(ToUtf8(cost.basis));
+}
+
 void ToProto(const Finding& finding, proto::FindingReport& report) {
   const Verdict& verdict = finding.verdict;
   report.set_param(ToUtf8(verdict.param));
@@ -34,6 +43,7 @@ void ToProto(const Finding& finding, proto::FindingReport& report) {
   if (finding.cure) {
     report.set_cure(ToUtf8(finding.cure->text));
     report.set_cure_tried(finding.cure->tried ? ToUtf8(finding.cure->result) : "");
+    if (finding.cure->cost) ToProto(*finding.cure->cost, *report.mutable_cure_cost());
   }
   if (finding.proof) report.set_proof(ToUtf8(ProofText(*finding.proof)));
   report.set_expected(finding.expectation != nullptr);

@@ -16,8 +16,8 @@ constexpr int kMaxFunctionLines = 80;
 // Position in the include direction; folders of one position do not see each other.
 const std::map<std::string, int>& Positions() {
   static const auto& positions = *new std::map<std::string, int>{
-      {"base", 0},   {"proto", 0}, {"comm", 1},    {"spmd", 2},   {"layers", 3}, {"sim", 4},
-      {"verify", 5}, {"trace", 6}, {"capture", 6}, {"report", 7}, {"cli", 8}};
+      {"base", 0},   {"proto", 0}, {"comm", 1},  {"spmd", 2},    {"layers", 3}, {"sim", 4},
+      {"verify", 5}, {"cost", 6},  {"trace", 6}, {"capture", 6}, {"report", 7}, {"cli", 8}};
   return positions;
 }
 

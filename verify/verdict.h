@@ -58,6 +58,16 @@ struct Proof {
 // What the proof says, as the verdict's.
 void TakeOver(const Proof& proof, Verdict& verdict);
 
+// What a cure adds to each step of a rank; negative: it saves.
+struct CureCost {
+  int64_t calls = 0;
+  int64_t bytes = 0;          // as float32, the dtype of Megatron's main_grad
+  double seconds = 0;         // predicted by a fitted model
+  double error = 0;           // the prediction is good to so many seconds
+  bool extrapolated = false;  // to ranks or sizes that were not measured
+  std::string basis;          // "in_process threads, 4 ranks"
+};
+
 // A cure that a diagnosis proposes, and how its trial went.
 struct CureTrial {
   std::vector<Edit> edits;
@@ -65,7 +75,8 @@ struct CureTrial {
   bool tried = false;
   bool right_in_numbers = false;
   bool right_in_proof = false;
-  std::string result;  // "right, in numbers and for every tp"
+  std::string result;            // "right, in numbers and for every tp"
+  std::optional<CureCost> cost;  // if asked for
 };
 
 // A verdict with what belongs to it.

@@ -10,38 +10,10 @@
 namespace sumonce {
 namespace {
 
-// The parameters of one list: they share the map and the group, and travel in one buffer.
-struct List {
-  const FinalizeRule* rule = nullptr;
-  std::vector<Param*> params;
-};
-
 // Rules of one list: the same call with the same scaling.
 bool SameList(const FinalizeRule& a, const FinalizeRule& b) {
   return a.map == b.map && a.group == b.group && a.divide_by_group == b.divide_by_group &&
          a.times_inverse_tokens == b.times_inverse_tokens;
-}
-
-std::vector<List> ListsOf(const FinalizeStep& step, const FinalizeConfig& config,
-                          std::deque<Param>& params) {
-  std::vector<List> lists;
-  for (const FinalizeRule& rule : step.rules) {
-    const auto same = [&](const List& list) { return SameList(*list.rule, rule); };
-    if (std::none_of(lists.begin(), lists.end(), same))
-      lists.push_back({.rule = &rule, .params = {}});
-  }
-  for (Param& param : params) {
-    const FinalizeRule* rule = Claiming(step, param, config);
-    if (!rule) continue;
-    for (List& list : lists) {
-      if (SameList(*list.rule, *rule)) list.params.push_back(&param);
-    }
-  }
-  // Megatron reduces the summed list before the averaged one.
-  std::stable_sort(lists.begin(), lists.end(), [](const List& a, const List& b) {
-    return a.rule->map == Map::kSum && b.rule->map != Map::kSum;
-  });
-  return lists;
 }
 
 Tensor Flatten(const std::vector<Param*>& params, double factor) {
@@ -61,8 +33,8 @@ void Unflatten(const Tensor& flat, const std::vector<Param*>& params) {
   }
 }
 
-absl::Status RunList(const FinalizeStep& step, const List& list, const Mesh& mesh, int rank,
-                     const GroupComms* comms, double num_tokens) {
+absl::Status RunList(const FinalizeStep& step, const CoalescedList& list, const Mesh& mesh,
+                     int rank, const GroupComms* comms, double num_tokens) {
   const FinalizeRule& rule = *list.rule;
   if (rule.times_inverse_tokens) {
     for (Param* param : list.params) ScaleInto(param->main_grad, 1.0 / std::max(num_tokens, 1.0));
@@ -128,10 +100,32 @@ const FinalizeRule* Claiming(const FinalizeStep& step, const Param& param,
   return nullptr;
 }
 
+std::vector<CoalescedList> CoalescedLists(const FinalizeStep& step, const FinalizeConfig& config,
+                                          std::deque<Param>& params) {
+  std::vector<CoalescedList> lists;
+  for (const FinalizeRule& rule : step.rules) {
+    const auto same = [&](const CoalescedList& list) { return SameList(*list.rule, rule); };
+    if (std::none_of(lists.begin(), lists.end(), same))
+      lists.push_back({.rule = &rule, .params = {}});
+  }
+  for (Param& param : params) {
+    const FinalizeRule* rule = Claiming(step, param, config);
+    if (!rule) continue;
+    for (CoalescedList& list : lists) {
+      if (SameList(*list.rule, *rule)) list.params.push_back(&param);
+    }
+  }
+  // Megatron reduces the summed list before the averaged one.
+  std::stable_sort(lists.begin(), lists.end(), [](const CoalescedList& a, const CoalescedList& b) {
+    return a.rule->map == Map::kSum && b.rule->map != Map::kSum;
+  });
+  return lists;
+}
+
 absl::Status RunFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config,
                              const Mesh& mesh, int rank, const GroupComms* comms, double num_tokens,
                              std::deque<Param>& params) {
-  for (const List& list : ListsOf(step, config, params)) {
+  for (const CoalescedList& list : CoalescedLists(step, config, params)) {
     SUMONCE_RETURN_IF_ERROR(RunList(step, list, mesh, rank, comms, num_tokens));
   }
   return absl::OkStatus();

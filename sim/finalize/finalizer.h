@@ -63,7 +63,16 @@ const FinalizerRegistry& Finalizers();
 const FinalizeRule* Claiming(const FinalizeStep& step, const Param& param,
                              const FinalizeConfig& config);
 
-// Numbers: runs one step over the rank's main_grads, coalescing each (map, group) into one buffer.
+// The parameters of one list: the same call with the same scaling, so they travel in one buffer.
+struct CoalescedList {
+  const FinalizeRule* rule = nullptr;  // the first of the list's
+  std::vector<Param*> params;          // in the model's order; none: no call is made
+};
+// The lists of one step, in the order in which they are reduced.
+std::vector<CoalescedList> CoalescedLists(const FinalizeStep& step, const FinalizeConfig& config,
+                                          std::deque<Param>& params);
+
+// Numbers: runs one step over the rank's main_grads, one call per list.
 absl::Status RunFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config,
                              const Mesh& mesh, int rank, const GroupComms* comms, double num_tokens,
                              std::deque<Param>& params);
