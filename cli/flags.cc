@@ -76,9 +76,10 @@ std::string FormatDescription() {
 }  // namespace
 
 void AddPaths(CLI::App& app, SelectionFlags& flags) {
-  app.add_option("scenarios", flags.paths,
-                 "Scenario files, and directories of them; without any, ./scenarios or those that "
-                 "came with the program")
+  app.add_option(
+         "scenarios", flags.paths,
+         "Scenario files, directories of them, or names as `list` prints them; without any, "
+         "./scenarios or those that came with the program")
       ->type_name("SCENARIO|DIR");
 }
 

@@ -1,5 +1,7 @@
 // sumonce run: simulates, proves and compares.
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -10,6 +12,7 @@
 #include "cli/selection.h"
 #include "cli/verb.h"
 #include "comm/transport.h"
+#include "verify/export_check.h"
 
 namespace sumonce {
 namespace {
@@ -50,6 +53,22 @@ ScenarioResult Skipped(const Scenario& scenario, const absl::Status& why) {
   return result;
 }
 
+// Adapters that exports would meet in their place, before anything runs.
+void CheckExports(const RunnerOptions& options, Selection& selection) {
+  if (options.export_dir.empty() || options.overwrite) return;
+  for (const SelectedRun& run : selection.runs) {
+    if (!run.scenario.export_adapter) continue;
+    for (const std::string& name : {run.scenario.name, run.scenario.name + "@cured"}) {
+      const std::string folder = ExportFolder(options.export_dir, name);
+      std::error_code error;
+      if (!std::filesystem::exists(folder, error)) continue;
+      selection.mistakes.push_back(absl::StrCat(
+          "sumonce: error: ", folder,
+          ": is there already; give another --export-dir, or --force to overwrite it"));
+    }
+  }
+}
+
 int Run(const RunFlags& flags, Context& context) {
   RunnerOptions options = flags.runner;
   options.overwrite = flags.output.force;
@@ -69,7 +88,9 @@ int Run(const RunFlags& flags, Context& context) {
     if (!costed.ok()) context.io.err << "sumonce run --cost: " << costed.message() << '\n';
     return results;
   };
-  return ReportAll(Select(flags.selection), {.output = flags.output, .judge = judge}, context);
+  Selection selection = Select(flags.selection);
+  CheckExports(options, selection);
+  return ReportAll(selection, {.output = flags.output, .judge = judge}, context);
 }
 
 std::vector<std::string> TransportNames() {

@@ -1,6 +1,8 @@
 #include "cli/selection.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -45,6 +47,20 @@ void AddMistake(const Mistake& mistake, std::vector<std::string>& mistakes) {
     mistakes.push_back(std::move(text));
 }
 
+// A scenario's name, as `list` prints it, or an area's stands for its file or folder among those
+// that came along. What is there as given is taken as given, and so is what is nowhere.
+std::string Resolved(const std::string& given, const std::vector<std::string>& roots) {
+  std::error_code error;
+  if (std::filesystem::exists(given, error)) return given;
+  for (const std::string& root : roots) {
+    for (const char* extension : {".textproto", ""}) {
+      const std::string path = absl::StrCat(root, "/", given, extension);
+      if (std::filesystem::exists(path, error)) return path;
+    }
+  }
+  return given;
+}
+
 std::string NoMatch(const std::string& filter, const std::vector<ScenarioFile>& files) {
   std::vector<std::string> names;
   for (const ScenarioFile& file : files) names.push_back(file.name);
@@ -56,7 +72,9 @@ std::string NoMatch(const std::string& filter, const std::vector<ScenarioFile>& 
 }  // namespace
 
 std::vector<ScenarioFile> FindSelected(const SelectionFlags& flags, Selection& selection) {
-  const std::vector<std::string> paths = flags.paths.empty() ? DefaultScenarioPaths() : flags.paths;
+  const std::vector<std::string> defaults = DefaultScenarioPaths();
+  std::vector<std::string> paths = flags.paths.empty() ? defaults : flags.paths;
+  for (std::string& path : paths) path = Resolved(path, defaults);
   std::vector<Mistake> mistakes;
   const std::vector<ScenarioFile> files = FindScenarios(paths, mistakes);
   for (const Mistake& mistake : mistakes) AddMistake(mistake, selection.mistakes);

@@ -21,9 +21,7 @@ class Folder {
  public:
   Folder(const std::string& dir, const std::string& name) {
     if (!dir.empty()) {
-      std::string leaf = name;
-      std::replace(leaf.begin(), leaf.end(), '/', '_');
-      path_ = dir + "/" + leaf;
+      path_ = ExportFolder(dir, name);
       return;
     }
     std::string pattern =
@@ -101,6 +99,12 @@ absl::Status WriteAndReadBack(const Scenario& scenario, const RunRecord& record,
 }
 
 }  // namespace
+
+std::string ExportFolder(const std::string& dir, const std::string& name) {
+  std::string leaf = name;
+  std::replace(leaf.begin(), leaf.end(), '/', '_');
+  return dir + "/" + leaf;
+}
 
 ExportCheck CheckExported(const Scenario& scenario, const RunRecord& record, const std::string& dir,
                           bool overwrite, const std::string& name) {

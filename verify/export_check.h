@@ -18,6 +18,9 @@ struct ExportCheck {
   std::vector<std::string> notes;  // where it was written; all-zero tensors in it
 };
 
+// The folder below `dir` that the adapter of the run `name` is written to.
+std::string ExportFolder(const std::string& dir, const std::string& name);
+
 // Exports below `dir` (empty: a temporary that is removed again) as mcore-bridge does, reads the
 // files back and compares.
 ExportCheck CheckExported(const Scenario& scenario, const RunRecord& record, const std::string& dir,

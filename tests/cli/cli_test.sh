@@ -14,6 +14,7 @@ main() {
   mkdir -p "$work"
   cd "$source" || exit 1
   founding_cases
+  costs
   machine_readable
   replay
   sizes
@@ -45,6 +46,23 @@ complain() {
   mistakes=$((mistakes + 1))
 }
 
+# What a collective costs, in a table whose every row is verified, and what a cure does.
+costs() {
+  expect 0 bench "$sumonce" bench --ranks 2 --max 64K --repeats 3 --predict 1024 --model-out "$work/model.json"
+  says out bench "AllReduce on in_process threads, 2 ranks; median of 3"
+  says out bench "#wrong"
+  says out bench "predicted for 1024 ranks"
+  expect 4 "model there" "$sumonce" bench --ranks 2 --max 4K --repeats 3 --model-out "$work/model.json"
+  says err "model there" "--force"
+  expect 0 cost "$sumonce" run lora/row_flag_missing --cost-model "$work/model.json" --cost-ranks 1024
+  says out cost "cost: 1 call and 256 B a step more"
+  echo '{}' >"$work/no_model.json"
+  expect 4 "no model" "$sumonce" run lora/row_flag_missing --cost-model "$work/no_model.json"
+  says err "no model" "no cost model of sumonce bench --model-out"
+  expect 4 "no size" "$sumonce" bench --max 4X
+  says err "no size" "'4X': expected 1 byte to 64G"
+}
+
 founding_cases() {
   local what="founding cases"
   expect 0 "$what" "$sumonce" run scenarios/lora/row_flag_missing.textproto scenarios/gdn/gamma_flagged.textproto
@@ -57,6 +75,8 @@ founding_cases() {
   [[ $(tail -n 1 "$work/out") == "sumonce: 4 passed, 0 failed, 0 skipped" ]] || complain "$what: last line"
   expect 0 prove "$sumonce" prove scenarios/gdn/gamma_flagged.textproto
   says out prove "DOUBLE_SUM"
+  expect 0 "by name" "$sumonce" prove gdn/gamma_flagged
+  expect 0 "area by name" "$sumonce" list gdn
   expect 0 list "$sumonce" list scenarios/lora
   says out list "lora/row_flag_missing"
   expect 0 validate "$sumonce" validate scenarios
@@ -122,6 +142,9 @@ bad_input() {
 }
 
 bad_output() {
+  mkdir -p "$work/adapters/lora_pr_173"
+  expect 4 "adapter in the way" "$sumonce" run lora/pr_173 --export-dir "$work/adapters"
+  says err "adapter in the way" "lora_pr_173: is there already; give another --export-dir"
   [[ -c /dev/full ]] || return 0
   expect 4 "full disk" bash -c '"$1" list scenarios >/dev/full' bash "$sumonce"
   says err "full disk" "cannot write to standard output"
