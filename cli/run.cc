@@ -10,6 +10,7 @@
 #include "cli/flags.h"
 #include "cli/report_loop.h"
 #include "cli/selection.h"
+#include "cli/transport_flags.h"
 #include "cli/verb.h"
 #include "comm/transport.h"
 #include "verify/export_check.h"
@@ -20,6 +21,7 @@ namespace {
 struct RunFlags {
   SelectionFlags selection;
   OutputFlags output;
+  TransportFlags transport;
   RunnerOptions runner;
   CostFlags cost;
 };
@@ -71,6 +73,8 @@ void CheckExports(const RunnerOptions& options, Selection& selection) {
 
 int Run(const RunFlags& flags, Context& context) {
   RunnerOptions options = flags.runner;
+  options.transport = flags.transport.name;
+  options.executor = flags.transport.executor;
   options.overwrite = flags.output.force;
   const absl::Status available = (*Transports().Find(options.transport))->probe();
   absl::StatusOr<std::unique_ptr<CureCosts>> costs = CureCosts::Create(flags.cost);
@@ -93,22 +97,7 @@ int Run(const RunFlags& flags, Context& context) {
   return ReportAll(selection, {.output = flags.output, .judge = judge}, context);
 }
 
-std::vector<std::string> TransportNames() {
-  std::vector<std::string> names;
-  for (const auto& [name, transport] : Transports().all()) names.push_back(name);
-  return names;
-}
-
-void AddRunner(CLI::App& app, RunnerOptions& options) {
-  AddChoice(app, "--executor", "How ranks run in this process: fibers (the default), threads",
-            {"fibers", "threads"}, [&options](const std::string& kind) {
-              options.executor.kind =
-                  kind == "threads" ? ExecutorKind::kThreads : ExecutorKind::kFibers;
-            });
-  AddChoice(app, "--comm", "The transport between ranks: in_process (the default)",
-            TransportNames(), [&options](const std::string& name) { options.transport = name; });
-  AddNumber(app, "--schedule", "Which interleaving of the ranks (fibers); 0 is the first",
-            [&options](uint64_t schedule) { options.executor.schedule = schedule; });
+void AddExport(CLI::App& app, RunnerOptions& options) {
   app.add_option("--export-dir", options.export_dir,
                  "Keep the adapters that scenarios export below this directory")
       ->type_name("DIR");
@@ -122,7 +111,8 @@ VerbAction DeclareRun(CLI::App& app) {
   AddFilter(app, flags->selection);
   AddAxes(app, flags->selection);
   AddSeed(app, flags->selection);
-  AddRunner(app, flags->runner);
+  AddTransport(app, flags->transport);
+  AddExport(app, flags->runner);
   AddCost(app, flags->cost);
   AddOutput(app, flags->output);
   return [flags](Context& context) { return Run(*flags, context); };

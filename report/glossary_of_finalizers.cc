@@ -1,0 +1,67 @@
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "report/glossary.h"
+#include "sim/finalize/finalizer.h"
+
+namespace sumonce {
+namespace {
+
+std::string ShownBy(const std::string& rule) {
+  static const auto& shown = *new std::map<std::string, std::string>{
+      {"data_parallel_mean", "dp/mean_of_cells"},
+      {"data_parallel_sum", "dp/sum_dropped"},
+      {"average_over_tp", "lora/averaged_complete"},
+      {"sequence_parallel_sum", "lora/row_flag_missing"},
+      {"qk_layernorm_sum", "norm/qk_layernorm"},
+  };
+  const auto found = shown.find(rule);
+  return found == shown.end() ? "" : found->second;
+}
+
+std::string FormulaOf(const FinalizeRule& rule) {
+  if (rule.times_inverse_tokens) return "f = g / num_tokens";
+  const std::string sum = absl::StrCat("sum over ", rule.group, " of g");
+  if (rule.map == Map::kAvg || rule.divide_by_group)
+    return absl::StrCat("f = (", sum, ") / ", rule.group);
+  return absl::StrCat("f = ", sum);
+}
+
+}  // namespace
+
+std::vector<GlossaryEntry> GlossaryOfFinalizers() {
+  std::vector<GlossaryEntry> entries;
+  std::map<std::string, GlossaryEntry> rules;
+  std::map<std::string, std::vector<std::string>> presets_by_claim;  // "<rule>: <what it claims>"
+  for (const std::string& name : Finalizers().names()) {
+    const FinalizePreset preset = *Finalizers().Find(name);
+    GlossaryEntry entry{.kind = "preset",
+                        .word = name,
+                        .says =
+                            "what finalize_model_grads of this version does, in order; inside a "
+                            "step the first rule that claims a parameter wins"};
+    for (const FinalizeStep& step : preset.steps) {
+      entry.details.push_back(absl::StrCat("step ", step.name));
+      for (const FinalizeRule& rule : step.rules) {
+        entry.details.push_back(absl::StrCat("  ", rule.name, "  ", rule.says));
+        rules[rule.name] = {.kind = "rule",
+                            .word = rule.name,
+                            .says = rule.says,
+                            .formula = FormulaOf(rule),
+                            .shown_by = ShownBy(rule.name)};
+        presets_by_claim[absl::StrCat(rule.name, "\n", rule.says)].push_back(name);
+      }
+    }
+    entries.push_back(std::move(entry));
+  }
+  for (const auto& [claim, presets] : presets_by_claim) {
+    const size_t line = claim.find('\n');
+    rules[claim.substr(0, line)].details.push_back(
+        absl::StrCat(claim.substr(line + 1), "  in ", absl::StrJoin(presets, ", ")));
+  }
+  for (auto& [name, rule] : rules) entries.push_back(std::move(rule));
+  return entries;
+}
+
+}  // namespace sumonce

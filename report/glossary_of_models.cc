@@ -1,0 +1,88 @@
+#include "report/glossary.h"
+
+namespace sumonce {
+
+std::vector<GlossaryEntry> GlossaryOfModels() {
+  return {
+      {.kind = "mark",
+       .word = "sequence_parallel",
+       .says = "the parameter's gradient is its rank's share: finalizers sum it over tp, while "
+               "sequence parallelism is on",
+       .formula = "f = sum over tp of g",
+       .shown_by = "lora/row_flag_missing"},
+      {.kind = "mark",
+       .word = "average_gradients_across_tp_domain",
+       .says = "finalizers average the gradient over tp; wins over sequence_parallel, and does "
+               "nothing to equal copies",
+       .formula = "f = (sum over tp of g) / tp",
+       .shown_by = "lora/averaged_partial"},
+      {.kind = "mark",
+       .word = "tensor_model_parallel",
+       .says = "the parameter is cut over tp along partition_dim: norms count every rank's part"},
+      {.kind = "mark",
+       .word = "allreduce",
+       .says = "the data-parallel sum takes the dense group (dp with cp), not the experts'"},
+      {.kind = "mark",
+       .word = "shared",
+       .says = "a copy on another pipeline stage exists: norms count it once"},
+      {.kind = "layer",
+       .word = "linear_qkv",
+       .says =
+           "column-parallel: rows of W are cut; under sequence parallelism the input is gathered "
+           "and its gradient reduce-scattered, and the fused norm sees the rank's own tokens",
+       .formula = "y_k = norm(x) W_k^T",
+       .shown_by = "lora/column_flag_missing"},
+      {.kind = "layer",
+       .word = "linear_proj",
+       .says =
+           "row-parallel: columns of W are cut; terms of y are summed, or reduce-scattered under "
+           "sequence parallelism",
+       .formula = "y = sum over k of x_k W_k^T",
+       .shown_by = "lora/row_flag_missing"},
+      {.kind = "layer",
+       .word = "linear_fc1",
+       .says = "column-parallel, gate and up projections in one matrix",
+       .formula = "y = norm(x) [W_gate; W_up]^T",
+       .shown_by = "lora/all_targets"},
+      {.kind = "layer",
+       .word = "linear_fc2",
+       .says = "row-parallel, after the activation",
+       .formula = "y = (silu(gate) * up) W^T",
+       .shown_by = "lora/all_targets"},
+      {.kind = "layer",
+       .word = "lora",
+       .says =
+           "the factor beside the cut is replicated: lora_A of a column target, lora_B of a row "
+           "target; the other is cut with the weight",
+       .formula = "y += (alpha / r) B (A x)",
+       .shown_by = "lora/all_targets"},
+      {.kind = "layer",
+       .word = "self_attention",
+       .says =
+           "grouped-query attention with RoPE, optional q/k norm and output gate; heads are cut",
+       .formula = "softmax(q k^T / sqrt(d), causal) v",
+       .shown_by = "norm/qk_layernorm"},
+      {.kind = "layer",
+       .word = "linear_attention",
+       .says =
+           "GatedDeltaNet: convolution, decay and write strength per value head, the delta rule, "
+           "a gated norm; heads are cut",
+       .formula = "S_t = exp(g_t) S_(t-1) (I - beta_t k_t k_t^T) + beta_t v_t k_t^T; o_t = S_t q_t",
+       .shown_by = "gdn/upstream"},
+      {.kind = "layer",
+       .word = "gather_region",
+       .says = "the sequence is gathered before in_proj and sequence parallelism turned off on the "
+               "projections for the call: gradients inside are complete",
+       .shown_by = "gdn/gamma_flagged"},
+      {.kind = "layer",
+       .word = "embedding",
+       .says = "rows of the vocabulary are cut; a rank looks up its own range and the terms are "
+               "summed"},
+      {.kind = "layer",
+       .word = "output_layer",
+       .says = "columns of the vocabulary are cut; the loss takes maximum, sum of exponentials and "
+               "target logit over the ranks"},
+  };
+}
+
+}  // namespace sumonce

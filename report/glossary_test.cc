@@ -1,0 +1,106 @@
+#include "report/glossary.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "report/describe.h"
+#include "sim/finalize/finalizer.h"
+#include "sim/scenario.h"
+#include "sim/scenario_reader.h"
+#include "spmd/operation.h"
+
+namespace sumonce {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::set<std::string> Words(const std::string& kind) {
+  std::set<std::string> words;
+  for (const GlossaryEntry& entry : Glossary()) {
+    if (entry.kind == kind) words.insert(entry.word);
+  }
+  return words;
+}
+
+GlossaryEntry EntryOf(const std::string& word) {
+  for (const GlossaryEntry& entry : Glossary()) {
+    if (entry.word == word) return entry;
+  }
+  ADD_FAILURE() << "no entry " << word;
+  return {};
+}
+
+TEST(Glossary, HasEveryMechanismPresetRuleAndOperation) {
+  const std::set<std::string> mechanisms = Words("mechanism");
+  for (int i = 1; i <= static_cast<int>(Mechanism::kNotFinite); ++i)
+    EXPECT_THAT(mechanisms, ::testing::Contains(std::string(Name(static_cast<Mechanism>(i)))));
+  const std::set<std::string> presets = Words("preset"), rules = Words("rule");
+  for (const std::string& preset : Finalizers().names()) {
+    EXPECT_THAT(presets, ::testing::Contains(preset));
+    const FinalizePreset found = *Finalizers().Find(preset);
+    for (const FinalizeStep& step : found.steps) {
+      for (const FinalizeRule& rule : step.rules)
+        EXPECT_THAT(rules, ::testing::Contains(rule.name));
+    }
+  }
+  for (const GlossaryEntry& entry : GlossaryOfOperations()) {
+    EXPECT_NE(entry.formula, "") << entry.word << ": give it one in glossary_of_operations.cc";
+    EXPECT_FALSE(entry.details.empty()) << entry.word;
+  }
+  EXPECT_EQ(GlossaryOfOperations().size(), Operations().all().size());
+}
+
+TEST(Glossary, EveryWordStandsOnce) {
+  std::set<std::string> words;
+  for (const GlossaryEntry& entry : Glossary()) {
+    EXPECT_TRUE(words.insert(entry.word).second) << entry.word;
+    EXPECT_NE(entry.says, "") << entry.word;
+  }
+}
+
+// What an entry says is shown by a scenario must be expected by it.
+TEST(Glossary, ScenariosShowWhatTheyAreNamedFor) {
+  for (const GlossaryEntry& entry : Glossary()) {
+    if (entry.shown_by.empty()) continue;
+    const std::string path = SUMONCE_SOURCE_DIR "/scenarios/" + entry.shown_by + ".textproto";
+    const ReadResult read = ReadScenario(path, entry.shown_by, {});
+    ASSERT_TRUE(read.ok()) << entry.word << ": " << path;
+    if (entry.kind != "mechanism") continue;
+    std::ifstream file(path);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const bool drift = entry.word == "REPLICA_DRIFT";  // the consequence of what the file expects
+    if (!drift) EXPECT_THAT(text, HasSubstr("mechanism: " + entry.word)) << entry.shown_by;
+  }
+}
+
+TEST(Glossary, APresetPrintsItsRulesInOrder) {
+  const GlossaryEntry entry = EntryOf("megatron_core_0_16");
+  ASSERT_EQ(entry.details.size(), 9u);
+  EXPECT_EQ(entry.details[0], "step data_parallel");
+  EXPECT_EQ(entry.details[3], "step tensor_parallel");
+  EXPECT_THAT(entry.details[4], HasSubstr("average_over_tp"));
+  EXPECT_THAT(entry.details[5], HasSubstr("sequence_parallel_sum"));
+  EXPECT_EQ(EntryOf("megatron_core_0_12").details.size(), 8u) << "0.12 has no average";
+}
+
+TEST(Glossary, ARuleSaysWhichVersionsClaimWhat) {
+  const GlossaryEntry entry = EntryOf("sequence_parallel_sum");
+  ASSERT_EQ(entry.details.size(), 2u);
+  EXPECT_THAT(entry.details, ::testing::Contains(HasSubstr("qk_layernorm on: summed over tp  in "
+                                                           "megatron_core_0_12")));
+  EXPECT_THAT(entry.details,
+              ::testing::Contains(HasSubstr("in megatron_core_0_13, megatron_core_0_14")));
+}
+
+TEST(Glossary, AnOperationShowsItsDeclaration) {
+  EXPECT_THAT(EntryOf("Linear").details,
+              ::testing::ElementsAre("linear in operand 1, 2", HasSubstr("sums over")));
+  EXPECT_THAT(EntryOf("RmsNorm").details, ::testing::Contains(HasSubstr("mixes")));
+}
+
+}  // namespace
+}  // namespace sumonce
