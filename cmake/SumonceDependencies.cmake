@@ -13,6 +13,7 @@ sumonce_require(absl libabsl-dev CONFIG)
 sumonce_require(Protobuf "libprotobuf-dev protobuf-compiler")
 sumonce_require(CLI11 libcli11-dev CONFIG)
 sumonce_require(nlohmann_json nlohmann-json3-dev CONFIG)
+sumonce_require(pugixml libpugixml-dev CONFIG)
 sumonce_require(boost_context libboost-context-dev CONFIG)
 
 find_path(SUMONCE_RANDOM123_INCLUDE Random123/philox.h)

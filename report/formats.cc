@@ -6,6 +6,8 @@ const std::vector<ReportFormat>& ReportFormats() {
   static const auto& formats = *new std::vector<ReportFormat>{
       {"console", "text for people", MakeConsoleReporter},
       {"json", "proto/report.proto as JSON, written at the end", MakeJsonReporter},
+      {"junit", "JUnit XML, a suite per area, written at the end", MakeJunitReporter},
+      {"github", "annotations of GitHub Actions", MakeGithubReporter},
   };
   return formats;
 }

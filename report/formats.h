@@ -27,5 +27,7 @@ std::unique_ptr<Reporter> MakeConsoleReporter(std::ostream& out, const ReporterO
 std::unique_ptr<Reporter> MakeProofConsoleReporter(std::ostream& out,
                                                    const ReporterOptions& options);
 std::unique_ptr<Reporter> MakeJsonReporter(std::ostream& out, const ReporterOptions& options);
+std::unique_ptr<Reporter> MakeJunitReporter(std::ostream& out, const ReporterOptions& options);
+std::unique_ptr<Reporter> MakeGithubReporter(std::ostream& out, const ReporterOptions& options);
 
 }  // namespace sumonce

@@ -1,0 +1,92 @@
+// What CI systems read: JUnit XML and GitHub's workflow commands.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <pugixml.hpp>
+#include <sstream>
+
+#include "report/formats.h"
+#include "report/testing/sample_results.h"
+
+namespace sumonce {
+namespace {
+
+using ::sumonce::testing::LoraResult;
+using ::sumonce::testing::LoraScenario;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string Written(const std::string& format, const std::vector<ScenarioResult>& results) {
+  std::ostringstream out;
+  const auto reporter = FindReportFormat(format)->make(out, {});
+  Summary summary;
+  reporter->Begin(static_cast<int>(results.size()));
+  for (const ScenarioResult& result : results) {
+    summary.Count(result);
+    reporter->OnResult(result);
+  }
+  reporter->End(summary);
+  return out.str();
+}
+
+ScenarioResult Named(ScenarioResult result, const std::string& name, RunOutcome outcome) {
+  result.name = name;
+  result.outcome = outcome;
+  return result;
+}
+
+std::vector<ScenarioResult> OneOfEach(const Scenario& scenario) {
+  ScenarioResult failed = LoraResult(scenario, RunOutcome::kFail);
+  failed.failures = {"2 < 3 & \"quoted\" \x01"};
+  ScenarioResult skipped = Named({}, "gdn/upstream", RunOutcome::kSkip);
+  skipped.file = "scenarios/gdn/upstream.textproto";
+  skipped.skip_reason = "no GPU";
+  ScenarioResult broken = LoraResult(scenario, RunOutcome::kFail);
+  broken.internal_error = true;
+  return {failed, Named(LoraResult(scenario, RunOutcome::kPass), "lora/other", RunOutcome::kPass),
+          skipped, Named(broken, "lora/broken", RunOutcome::kFail)};
+}
+
+// The attributes and elements that the common schema asks for, read back by another parser.
+TEST(Junit, HasASuiteAnAreaAndTheMechanismAsType) {
+  const Scenario scenario = LoraScenario();
+  pugi::xml_document document;
+  const std::string text = Written("junit", OneOfEach(scenario));
+  ASSERT_TRUE(document.load_string(text.c_str())) << text;
+  const pugi::xml_node root = document.child("testsuites");
+  EXPECT_EQ(root.attribute("tests").as_int(), 4);
+  EXPECT_EQ(root.attribute("failures").as_int(), 1);
+  EXPECT_EQ(root.attribute("errors").as_int(), 1);
+  const pugi::xml_node lora = root.find_child_by_attribute("testsuite", "name", "lora");
+  EXPECT_EQ(lora.attribute("tests").as_int(), 3);
+  EXPECT_EQ(lora.attribute("failures").as_int(), 1);
+  EXPECT_EQ(lora.attribute("errors").as_int(), 1);
+  EXPECT_EQ(lora.attribute("skipped").as_int(), 0);
+  EXPECT_GE(lora.attribute("time").as_double(-1), 0);
+  const pugi::xml_node failed =
+      lora.find_child_by_attribute("testcase", "name", "lora/row_flag_missing");
+  EXPECT_STREQ(failed.attribute("classname").value(), "lora");
+  const pugi::xml_node failure = failed.child("failure");
+  EXPECT_STREQ(failure.attribute("type").value(), "MISSING_SUM");
+  EXPECT_STREQ(failure.attribute("message").value(), "2 < 3 & \"quoted\" ?");
+  EXPECT_THAT(failure.text().get(), HasSubstr("cure: set sequence_parallel=true"));
+  const pugi::xml_node passed = lora.find_child_by_attribute("testcase", "name", "lora/other");
+  EXPECT_FALSE(passed.first_child());
+  EXPECT_TRUE(lora.find_child_by_attribute("testcase", "name", "lora/broken").child("error"));
+  const pugi::xml_node gdn = root.find_child_by_attribute("testsuite", "name", "gdn");
+  EXPECT_STREQ(gdn.child("testcase").child("skipped").attribute("message").value(), "no GPU");
+}
+
+TEST(Github, AFailureIsAnAnnotationAtTheDefect) {
+  const Scenario scenario = LoraScenario();
+  const std::string text = Written("github", OneOfEach(scenario));
+  EXPECT_THAT(text, StartsWith("::error file=scenarios/lora/row_flag_missing.textproto,line=14,"
+                               "col=3,title=lora/row_flag_missing::2 < 3"));
+  EXPECT_THAT(text, HasSubstr("%0A"));
+  EXPECT_THAT(text, HasSubstr("::notice file=scenarios/gdn/upstream.textproto,line=1,col=1,"
+                              "title=gdn/upstream::no GPU\n"));
+  EXPECT_THAT(text, HasSubstr("sumonce: 1 passed, 2 failed, 1 skipped\n"));
+}
+
+}  // namespace
+}  // namespace sumonce
