@@ -37,7 +37,7 @@ SUMONCE_INLINE void Unroll(const Body& body) {
 inline int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t RoundUp(int64_t count, int64_t step) { return (count + step - 1) / step * step; }
 
-constexpr int kTileVectors = 2;  // width of a tile
+inline constexpr int kTileVectors = 2;  // width of a tile
 
 template <typename V>
 struct Sizes {

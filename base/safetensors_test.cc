@@ -31,7 +31,7 @@ class SafetensorsTest : public testing::Test {
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
 
   std::string WriteBytes(const std::string& bytes) const {
-    const std::string path = Path("file.safetensors");
+    std::string path = Path("file.safetensors");
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
     return path;
   }

@@ -32,11 +32,18 @@ class CheckFailure {
   std::ostringstream message_;
 };
 
+// Gives both branches of a check the type void; binds looser than <<.
+struct Voidify {
+  void operator&(std::ostream&) const {}
+};
+
 }  // namespace internal
 }  // namespace sumonce
 
-#define SUMONCE_CHECK(condition) \
-  while (!(condition)) ::sumonce::internal::CheckFailure(__FILE__, __LINE__, #condition).stream()
+#define SUMONCE_CHECK(condition)                 \
+  (condition) ? static_cast<void>(0)             \
+              : ::sumonce::internal::Voidify() & \
+                    ::sumonce::internal::CheckFailure(__FILE__, __LINE__, #condition).stream()
 
 #define SUMONCE_RETURN_IF_ERROR(expression)                                 \
   do {                                                                      \
