@@ -16,7 +16,7 @@ absl::Status RunOnExecutor(const ExecutorOptions& options, int ranks,
   if (ranks < 1)
     return absl::InvalidArgumentError(
         absl::StrCat("executor: ", ranks, " ranks, expected 1 or more"));
-  if (options.kind == ExecutorKind::kThreads) return RunOnThreads(ranks, body);
+  if (options.kind == ExecutorKind::kThreads) return RunOnThreads(options, ranks, body);
   if (options.stack_bytes < kMinStackBytes) {
     return absl::InvalidArgumentError(absl::StrCat("executor: stack of ", options.stack_bytes,
                                                    " bytes, expected at least ", kMinStackBytes));

@@ -44,6 +44,19 @@ class Scheduler {
 
   // Inside an Exclusive section: OK, or the status given to Stop.
   virtual absl::Status StopStatus() const = 0;
+
+  // The ways around locks, for state that ranks share in atomics. Outside of Exclusive sections,
+  // from any rank.
+
+  // Whether Stop was called.
+  virtual bool Stopped() const = 0;
+  // Whether a rank may be in WaitUntil and need a Notify: true for any that began to wait without
+  // seeing what the caller has stored before this call (sequentially consistent stores).
+  virtual bool AnyWaiting() const = 0;
+  // Waits for a short while, without a lock, for what a rank on another core is about to do. True
+  // if `ready` has returned true, so that WaitUntil is not needed. Returns false at once where no
+  // other rank runs meanwhile.
+  virtual bool Spin(const std::function<bool()>& ready) = 0;
 };
 
 enum class ExecutorKind : uint8_t { kFibers, kThreads };
@@ -53,6 +66,9 @@ struct ExecutorOptions {
   ExecutorKind kind = ExecutorKind::kFibers;
   uint64_t schedule = 0;             // fibers: which interleaving
   int64_t stack_bytes = 256 * 1024;  // fibers: per rank, plus a guard page
+  // Threads: rank r stays on the r-th of the cores that the process may use, counted round and
+  // round, so that it finds its data in that core's caches. Off: where the system puts it.
+  bool pin_threads = true;
 };
 
 // Runs body(rank, scheduler) for rank 0..ranks-1 and returns when all have. The first rank that

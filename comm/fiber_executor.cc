@@ -37,6 +37,10 @@ class FiberExecutor : public Scheduler {
   void Notify(int rank) override { notified_.push_back(rank); }
   void Stop(absl::Status status) override;
   absl::Status StopStatus() const override { return table_.stop_status(); }
+  bool Stopped() const override { return !table_.stop_status().ok(); }
+  bool AnyWaiting() const override { return table_.waiting() > 0; }
+  // Even what is ready goes through WaitUntil, where the schedule may switch.
+  bool Spin(const std::function<bool()>&) override { return false; }
 
  private:
   struct Strand {

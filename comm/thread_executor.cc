@@ -1,5 +1,6 @@
 #include "comm/thread_executor.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
@@ -8,17 +9,31 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "comm/core_affinity.h"
 #include "comm/wait_table.h"
 
 namespace sumonce {
 namespace {
 
-// One mutex guards everything; each rank sleeps on its own condition variable, so waking one wakes
+// How long Spin waits. The pauses cover a peer that runs on another core, a microsecond or so away;
+// the yields one that has to get this core first, or is about to come. Together about a
+// millisecond: from then on sleeping, which takes some 50 us to end, costs less than it saves.
+constexpr int kSpinPauses = 60;
+constexpr int kSpinYields = 1000;
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// One mutex guards the table; each rank sleeps on its own condition variable, so waking one wakes
 // no other.
 class ThreadExecutor : public Scheduler {
  public:
-  ThreadExecutor(int ranks, const std::function<absl::Status(int, Scheduler&)>& body)
-      : body_(body), table_(ranks), wake_(ranks) {}
+  ThreadExecutor(const ExecutorOptions& options, int ranks,
+                 const std::function<absl::Status(int, Scheduler&)>& body)
+      : options_(options), body_(body), table_(ranks), wake_(ranks) {}
 
   absl::Status Run();
 
@@ -28,23 +43,31 @@ class ThreadExecutor : public Scheduler {
   void Notify(int rank) override { wake_[rank].notify_one(); }
   void Stop(absl::Status status) override;
   absl::Status StopStatus() const override { return table_.stop_status(); }
+  bool Stopped() const override { return stopped_.load(std::memory_order_acquire); }
+  bool AnyWaiting() const override { return waiting_.load() > 0; }
+  bool Spin(const std::function<bool()>& ready) override;
 
  private:
+  void RankMain(int rank, const std::vector<int>& cores);
   void Finish(int rank, const absl::Status& status);
   void StopLocked(absl::Status status);
   void CheckDeadlockLocked();
 
+  const ExecutorOptions& options_;
   const std::function<absl::Status(int, Scheduler&)>& body_;
+  std::atomic<bool> stopped_ = false;  // what the table knows, for those who ask without the lock
+  std::atomic<int> waiting_ = 0;       // ranks in WaitUntil
   std::mutex mutex_;
   WaitTable table_;
   std::vector<std::condition_variable> wake_;
 };
 
 absl::Status ThreadExecutor::Run() {
+  const std::vector<int> cores = options_.pin_threads ? AllowedCores() : std::vector<int>();
   std::vector<std::thread> threads;
   try {
     for (int rank = 0; rank < table_.size(); ++rank) {
-      threads.emplace_back([this, rank] { Finish(rank, RunBody(body_, rank, *this)); });
+      threads.emplace_back([this, rank, &cores] { RankMain(rank, cores); });
     }
   } catch (const std::system_error& error) {
     for (int rank = static_cast<int>(threads.size()); rank < table_.size(); ++rank) {
@@ -56,20 +79,43 @@ absl::Status ThreadExecutor::Run() {
   return table_.result();
 }
 
+void ThreadExecutor::RankMain(int rank, const std::vector<int>& cores) {
+  if (!cores.empty()) PinThread(cores[rank % cores.size()]);
+  Finish(rank, RunBody(body_, rank, *this));
+}
+
+bool ThreadExecutor::Spin(const std::function<bool()>& ready) {
+  for (int k = 0; k < kSpinPauses; ++k) {
+    if (ready()) return true;
+    Pause();
+  }
+  for (int k = 0; k < kSpinYields; ++k) {
+    if (ready()) return true;
+    if (Stopped()) return false;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
 void ThreadExecutor::Exclusive(const std::function<void()>& section) {
   const std::lock_guard<std::mutex> lock(mutex_);
   section();
 }
 
+// Counted before `ready` is looked at: either this rank sees what a peer has stored, or that peer
+// sees it counted and notifies it (both sequentially consistent).
 absl::Status ThreadExecutor::WaitUntil(int rank, const std::function<bool()>& ready,
                                        const std::function<std::string()>& waiting_for) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (!table_.stop_status().ok()) return table_.stop_status();
-  if (ready()) return absl::OkStatus();
-  table_.Begin(rank, ready, waiting_for);
-  CheckDeadlockLocked();
-  wake_[rank].wait(lock, [&] { return !table_.stop_status().ok() || ready(); });
-  table_.End(rank);
+  waiting_.fetch_add(1);
+  if (!ready()) {
+    table_.Begin(rank, ready, waiting_for);
+    CheckDeadlockLocked();
+    wake_[rank].wait(lock, [&] { return !table_.stop_status().ok() || ready(); });
+    table_.End(rank);
+  }
+  waiting_.fetch_sub(1);
   return table_.stop_status();
 }
 
@@ -87,6 +133,7 @@ void ThreadExecutor::Finish(int rank, const absl::Status& status) {
 
 void ThreadExecutor::StopLocked(absl::Status status) {
   if (!table_.Stop(std::move(status))) return;
+  stopped_.store(true, std::memory_order_release);
   for (std::condition_variable& wake : wake_) wake.notify_one();
 }
 
@@ -105,8 +152,9 @@ void ThreadExecutor::CheckDeadlockLocked() {
 
 }  // namespace
 
-absl::Status RunOnThreads(int ranks, const std::function<absl::Status(int, Scheduler&)>& body) {
-  return ThreadExecutor(ranks, body).Run();
+absl::Status RunOnThreads(const ExecutorOptions& options, int ranks,
+                          const std::function<absl::Status(int, Scheduler&)>& body) {
+  return ThreadExecutor(options, ranks, body).Run();
 }
 
 }  // namespace sumonce

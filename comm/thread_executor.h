@@ -7,6 +7,7 @@
 
 namespace sumonce {
 
-absl::Status RunOnThreads(int ranks, const std::function<absl::Status(int, Scheduler&)>& body);
+absl::Status RunOnThreads(const ExecutorOptions& options, int ranks,
+                          const std::function<absl::Status(int, Scheduler&)>& body);
 
 }  // namespace sumonce

@@ -4,43 +4,33 @@
 #include "comm/rank_list.h"
 
 namespace sumonce {
+namespace {
+
+Members NamedMembers(const std::string& name, std::vector<int> ranks) {
+  std::string group = absl::StrCat(name, " [", JoinRanks(ranks), "]");
+  return {std::move(ranks), std::move(group)};
+}
+
+}  // namespace
 
 GroupState::GroupState(const std::string& name, std::vector<int> ranks)
-    : world_ranks(std::move(ranks)),
-      description(absl::StrCat(name, " [", JoinRanks(world_ranks), "]")),
-      calls_made_(world_ranks.size(), 0) {}
+    : collectives_(NamedMembers(name, std::move(ranks))) {}
 
-std::pair<std::shared_ptr<Rendezvous>, int> GroupState::Next(Scheduler& scheduler, int rank,
-                                                             const Call& call) {
-  const bool peer_to_peer = call.kind == CallKind::kSend || call.kind == CallKind::kRecv;
-  return peer_to_peer ? NextPeerToPeer(scheduler, rank, call) : NextCollective(scheduler, rank);
+std::pair<Channel*, int> GroupState::ChannelOf(int rank, const Call& call) {
+  if (call.kind == CallKind::kSend) return {&Route(rank, call.root), 0};
+  if (call.kind == CallKind::kRecv) return {&Route(call.root, rank), 1};
+  return {&collectives_, rank};
 }
 
-std::pair<std::shared_ptr<Rendezvous>, int> GroupState::NextCollective(Scheduler& scheduler,
-                                                                       int rank) {
-  const int64_t number = calls_made_[rank]++;
-  Open& open = open_[number];
-  if (open.point == nullptr)
-    open.point = std::make_shared<Rendezvous>(scheduler, world_ranks, description);
-  std::shared_ptr<Rendezvous> point = open.point;
-  if (++open.arrived == size()) open_.erase(number);
-  return {point, rank};
-}
-
-std::pair<std::shared_ptr<Rendezvous>, int> GroupState::NextPeerToPeer(Scheduler& scheduler,
-                                                                       int rank, const Call& call) {
-  const bool sends = call.kind == CallKind::kSend;
-  const int slot = sends ? 0 : 1;
-  const std::pair<int, int> route = sends ? std::pair(rank, call.root) : std::pair(call.root, rank);
-  std::deque<std::shared_ptr<Rendezvous>>& waiting = peer_to_peer_[route];
-  if (!waiting.empty() && !waiting.front()->HasDeposit(slot)) {
-    std::shared_ptr<Rendezvous> point = waiting.front();
-    waiting.pop_front();
-    return {point, slot};
+Channel& GroupState::Route(int source, int destination) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_ptr<Channel>& route = routes_[{source, destination}];
+  if (route == nullptr) {
+    const std::vector<int>& ranks = world_ranks();
+    route = std::make_unique<Channel>(
+        Members{{ranks[source], ranks[destination]}, collectives_.members().group});
   }
-  const std::vector<int> members = {world_ranks[route.first], world_ranks[route.second]};
-  waiting.push_back(std::make_shared<Rendezvous>(scheduler, members, description));
-  return {waiting.back(), slot};
+  return *route;
 }
 
 }  // namespace sumonce

@@ -1,43 +1,34 @@
-// What the members of one process group share: who they are, and the calls that wait for peers.
+// What the members of one process group share: who they are, and the channels on which their calls
+// meet.
 #pragma once
 
-#include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "comm/in_process/rendezvous.h"
+#include "comm/in_process/channel.h"
 
 namespace sumonce {
 
 struct GroupState {
   GroupState(const std::string& name, std::vector<int> ranks);
 
-  int size() const { return static_cast<int>(world_ranks.size()); }
+  int size() const { return static_cast<int>(world_ranks().size()); }
+  const std::vector<int>& world_ranks() const { return collectives_.members().world_ranks; }
 
-  // In an Exclusive section: the meeting point of this rank's next call, and its slot there.
-  std::pair<std::shared_ptr<Rendezvous>, int> Next(Scheduler& scheduler, int rank,
-                                                   const Call& call);
-
-  const std::vector<int> world_ranks;  // by rank in the group
-  const std::string description;       // "tp [0 1]"
+  // Where a call of `rank` meets its peers', and this rank's slot there.
+  std::pair<Channel*, int> ChannelOf(int rank, const Call& call);
 
  private:
-  std::pair<std::shared_ptr<Rendezvous>, int> NextCollective(Scheduler& scheduler, int rank);
-  std::pair<std::shared_ptr<Rendezvous>, int> NextPeerToPeer(Scheduler& scheduler, int rank,
-                                                             const Call& call);
+  Channel& Route(int source, int destination);
 
-  std::vector<int64_t> calls_made_;  // collectives, by rank: members meet by this number
-  struct Open {
-    std::shared_ptr<Rendezvous> point;
-    int arrived = 0;
-  };
-  std::map<int64_t, Open> open_;
-  // By (source, destination): Sends without a Recv, or Recvs without a Send; never both.
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Rendezvous>>> peer_to_peer_;
+  Channel collectives_;
+  std::mutex mutex_;
+  // By (source, destination), each made on its first message. Slot 0 sends, slot 1 receives.
+  std::map<std::pair<int, int>, std::unique_ptr<Channel>> routes_;
 };
 
 }  // namespace sumonce

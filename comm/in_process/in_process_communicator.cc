@@ -1,7 +1,6 @@
 #include "comm/in_process/in_process_communicator.h"
 
 #include <numeric>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -10,88 +9,101 @@
 #include "comm/call_check.h"
 
 namespace sumonce {
-namespace {
 
-class InProcessWork : public Work {
+class InProcessCommunicator::InProcessWork : public Work {
  public:
-  InProcessWork(Scheduler& scheduler, int world_rank, std::shared_ptr<Rendezvous> point, int slot)
-      : scheduler_(scheduler), world_rank_(world_rank), point_(std::move(point)), slot_(slot) {}
+  InProcessWork(Scheduler& scheduler, int world_rank, Channel& channel, int slot)
+      : scheduler_(scheduler),
+        world_rank_(world_rank),
+        channel_(channel),
+        slot_(slot),
+        point_(channel.Next(slot)) {}
   ~InProcessWork() override;
+
+  absl::Status Enter(Call call, SplitKey split);
   absl::Status Wait() override;
+  SplitPart TakePart() { return point_.TakePart(slot_); }
 
  private:
   absl::Status WaitUntil(bool (Rendezvous::*reached)() const);
-  bool Is(bool (Rendezvous::*reached)() const);
+  void WakeMembers();
 
   Scheduler& scheduler_;
-  int world_rank_;
-  std::shared_ptr<Rendezvous> point_;
-  int slot_;
+  const int world_rank_;
+  Channel& channel_;
+  const int slot_;
+  Rendezvous& point_;
   bool waited_ = false;
 };
 
 // Nobody waits for the result, but peers may use the buffers: see them through, or take them back.
-InProcessWork::~InProcessWork() {
-  if (waited_) return;
-  if (Is(&Rendezvous::matched)) point_->Help();
-  point_->Cancel(slot_);
+InProcessCommunicator::InProcessWork::~InProcessWork() {
+  if (!waited_ && point_.SeeThrough(slot_)) WakeMembers();
+  channel_.Leave(point_);
 }
 
-absl::Status InProcessWork::Wait() {
+absl::Status InProcessCommunicator::InProcessWork::Enter(Call call, SplitKey split) {
+  SUMONCE_RETURN_IF_ERROR(point_.Enter(slot_, std::move(call), split));
+  if (point_.matched()) WakeMembers();
+  return absl::OkStatus();
+}
+
+absl::Status InProcessCommunicator::InProcessWork::Wait() {
   if (waited_) return absl::FailedPreconditionError("a Work is waited for once");
   waited_ = true;
   absl::Status status = WaitUntil(&Rendezvous::matched);
-  if (status.ok()) {
-    point_->Help();
-    if (Is(&Rendezvous::complete)) return absl::OkStatus();
-    status = WaitUntil(&Rendezvous::complete);
+  if (status.ok() && !point_.complete()) {
+    if (point_.Help(slot_)) {
+      WakeMembers();
+    } else {
+      status = WaitUntil(&Rendezvous::complete);
+    }
   }
-  if (!status.ok()) point_->Cancel(slot_);
+  if (!status.ok()) point_.Abandon(slot_);
   return status;
 }
 
-absl::Status InProcessWork::WaitUntil(bool (Rendezvous::*reached)() const) {
-  return scheduler_.WaitUntil(
-      world_rank_, [&] { return (*point_.*reached)(); }, [&] { return point_->WaitingFor(slot_); });
+absl::Status InProcessCommunicator::InProcessWork::WaitUntil(bool (Rendezvous::*reached)() const) {
+  const auto ready = [this, reached] { return (point_.*reached)(); };
+  if (scheduler_.Spin(ready) && !scheduler_.Stopped()) return absl::OkStatus();
+  return scheduler_.WaitUntil(world_rank_, ready, [this] { return point_.WaitingFor(slot_); });
 }
 
-bool InProcessWork::Is(bool (Rendezvous::*reached)() const) {
-  bool is = false;
-  scheduler_.Exclusive([&] { is = (*point_.*reached)(); });
-  return is;
+void InProcessCommunicator::InProcessWork::WakeMembers() {
+  if (!scheduler_.AnyWaiting()) return;
+  scheduler_.Exclusive([this] {
+    for (int rank : channel_.members().world_ranks) scheduler_.Notify(rank);
+  });
 }
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Work>> InProcessCommunicator::Start(Call call) {
   SUMONCE_RETURN_IF_ERROR(CheckCall(call, rank_, size()));
-  SUMONCE_ASSIGN_OR_RETURN(Place place, Deposit(std::move(call), {}));
-  return std::make_unique<InProcessWork>(scheduler_, world_rank(), std::move(place.point),
-                                         place.slot);
+  return Enter(std::move(call), {});
 }
 
-absl::StatusOr<InProcessCommunicator::Place> InProcessCommunicator::Deposit(Call call,
-                                                                            SplitKey split) {
-  Place place;
-  absl::Status stopped;
-  absl::Status match;
-  scheduler_.Exclusive([&] {
-    stopped = scheduler_.StopStatus();
-    if (!stopped.ok()) return;
-    std::tie(place.point, place.slot) = group_->Next(scheduler_, rank_, call);
-    match = place.point->Deposit(place.slot, std::move(call), split);
-  });
-  SUMONCE_RETURN_IF_ERROR(stopped);
+absl::StatusOr<std::unique_ptr<InProcessCommunicator::InProcessWork>> InProcessCommunicator::Enter(
+    Call call, SplitKey split) {
+  if (scheduler_.Stopped()) return StopStatus();
+  const auto [channel, slot] = group_->ChannelOf(rank_, call);
+  auto work = std::make_unique<InProcessWork>(scheduler_, world_rank(), *channel, slot);
+  const absl::Status match = work->Enter(std::move(call), split);
   if (!match.ok()) scheduler_.Stop(match);  // every rank's Wait returns it, this one's too
-  return place;
+  return work;
+}
+
+absl::Status InProcessCommunicator::StopStatus() const {
+  absl::Status status;
+  scheduler_.Exclusive([&] { status = scheduler_.StopStatus(); });
+  return status;
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> InProcessCommunicator::Split(int color, int key,
                                                                            std::string_view label) {
   SUMONCE_ASSIGN_OR_RETURN(
-      Place place, Deposit({.kind = CallKind::kSplit, .label = std::string(label)}, {color, key}));
-  SUMONCE_RETURN_IF_ERROR(InProcessWork(scheduler_, world_rank(), place.point, place.slot).Wait());
-  const SplitPart part = place.point->TakePart(place.slot);
+      const std::unique_ptr<InProcessWork> work,
+      Enter({.kind = CallKind::kSplit, .label = std::string(label)}, {color, key}));
+  SUMONCE_RETURN_IF_ERROR(work->Wait());
+  const SplitPart part = work->TakePart();
   if (part.group == nullptr) return std::unique_ptr<Communicator>();
   return std::make_unique<InProcessCommunicator>(scheduler_, part.group, part.rank);
 }

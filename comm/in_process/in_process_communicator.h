@@ -3,9 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "comm/communicator.h"
 #include "comm/executor.h"
+#include "comm/in_process/deposit.h"
 #include "comm/in_process/group_state.h"
 #include "comm/transport.h"
 
@@ -29,12 +31,11 @@ class InProcessCommunicator : public Communicator {
   void Abort(absl::Status status) override;
 
  private:
-  struct Place {
-    std::shared_ptr<Rendezvous> point;
-    int slot = 0;
-  };
-  absl::StatusOr<Place> Deposit(Call call, SplitKey split);
-  int world_rank() const { return group_->world_ranks[rank_]; }
+  class InProcessWork;
+
+  absl::StatusOr<std::unique_ptr<InProcessWork>> Enter(Call call, SplitKey split);
+  int world_rank() const { return group_->world_ranks()[rank_]; }
+  absl::Status StopStatus() const;
 
   Scheduler& scheduler_;
   std::shared_ptr<GroupState> group_;

@@ -14,22 +14,22 @@
 
 namespace sumonce {
 
-Rendezvous::Rendezvous(Scheduler& scheduler, std::vector<int> members, std::string group)
-    : scheduler_(scheduler),
-      members_(std::move(members)),
-      group_(std::move(group)),
-      slots_(members_.size()),
-      calls_(members_.size()) {}
+Rendezvous::Rendezvous(const Members& members)
+    : members_(members),
+      deposits_(members.world_ranks.size()),
+      slices_(members.world_ranks.size()),
+      users_(size()) {}
 
-absl::Status Rendezvous::Deposit(int slot, Call call, SplitKey split) {
-  SUMONCE_CHECK(slots_[slot].state == SlotState::kEmpty) << Describe(call);
-  slots_[slot] = {SlotState::kDeposited, split};
-  calls_[slot] = std::move(call);
-  if (++deposits_ < static_cast<int>(members_.size())) return absl::OkStatus();
-  for (const Slot& other : slots_) {
-    if (other.state == SlotState::kWithdrawn) return absl::OkStatus();
-  }
-  SUMONCE_RETURN_IF_ERROR(calls_.front().kind == CallKind::kSend ? CheckPeers() : CheckSame());
+absl::Status Rendezvous::Enter(int slot, Call call, SplitKey split) {
+  Deposit& deposit = deposits_[slot];
+  SUMONCE_CHECK(deposit.state == Deposit::State::kMissing) << Describe(call);
+  deposit.call = std::move(call);
+  deposit.split = split;
+  deposit.state = Deposit::State::kMade;
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < size()) return absl::OkStatus();
+  if (phase_.load() == Phase::kWithdrawn) return absl::OkStatus();
+  SUMONCE_RETURN_IF_ERROR(deposits_.front().call.kind == CallKind::kSend ? CheckPeers()
+                                                                         : CheckSame());
   Match();
   return absl::OkStatus();
 }
@@ -37,101 +37,151 @@ absl::Status Rendezvous::Deposit(int slot, Call call, SplitKey split) {
 absl::Status Rendezvous::CheckSame() const {
   int first_other = 0;
   int others = 0;
-  for (int slot = 1; slot < static_cast<int>(calls_.size()); ++slot) {
-    if (SameCall(calls_.front(), calls_[slot])) continue;
+  for (int slot = 1; slot < size(); ++slot) {
+    if (SameCall(deposits_.front().call, deposits_[slot].call)) continue;
     if (++others == 1) first_other = slot;
   }
   return others == 0 ? absl::OkStatus() : Mismatch(0, first_other, others - 1);
 }
 
 absl::Status Rendezvous::CheckPeers() const {
-  const Buffer& sent = calls_[0].in;
-  const Buffer& received = calls_[1].out;
+  const Buffer& sent = deposits_[0].call.in;
+  const Buffer& received = deposits_[1].call.out;
   if (sent.count == received.count && sent.dtype == received.dtype) return absl::OkStatus();
   return Mismatch(0, 1, 0);
 }
 
 absl::Status Rendezvous::Mismatch(int a, int b, int more) const {
-  std::string message = absl::StrCat("rank ", members_[a], " calls ", Describe(calls_[a]),
-                                     " while rank ", members_[b], " calls ", Describe(calls_[b]));
-  if (more > 0) absl::StrAppend(&message, ", as ", more, " more differ from rank ", members_[a]);
-  return CollectiveMismatchError(absl::StrCat(message, " on group ", group_));
+  const std::vector<int>& ranks = members_.world_ranks;
+  std::string message =
+      absl::StrCat("rank ", ranks[a], " calls ", Describe(deposits_[a].call), " while rank ",
+                   ranks[b], " calls ", Describe(deposits_[b].call));
+  if (more > 0) absl::StrAppend(&message, ", as ", more, " more differ from rank ", ranks[a]);
+  return CollectiveMismatchError(absl::StrCat(message, " on group ", members_.group));
 }
 
+// By the last one to come. A member may take its call back at the same moment: the phase decides
+// which of the two happened first.
 void Rendezvous::Match() {
-  matched_ = true;
-  transfer_ = Transfer(calls_);
-  if (calls_.front().kind == CallKind::kSplit) MakeParts();
-  if (transfer_.chunks() == 0) complete_ = true;
-  for (int rank : members_) scheduler_.Notify(rank);
+  transfer_ = Transfer(deposits_);
+  const int64_t chunks = transfer_.chunks();
+  const bool at_once = chunks <= 1;
+  if (!at_once) {
+    for (int slot = 0; slot < size(); ++slot) {
+      slices_[slot].next.store(chunks * slot / size(), std::memory_order_relaxed);
+      slices_[slot].end = chunks * (slot + 1) / size();
+    }
+  }
+  Phase gathering = Phase::kGathering;
+  const Phase matched = at_once ? Phase::kMoving : Phase::kMatched;
+  if (!phase_.compare_exchange_strong(gathering, matched) || !at_once) return;
+  if (chunks == 1) transfer_.Move(0);
+  if (deposits_.front().call.kind == CallKind::kSplit) MakeParts();
+  phase_.store(Phase::kComplete);
 }
 
 void Rendezvous::MakeParts() {
-  parts_.resize(members_.size());
+  parts_.resize(size());
   std::map<int, std::vector<std::pair<int, int>>> by_color;  // (key, slot)
-  for (int slot = 0; slot < static_cast<int>(slots_.size()); ++slot) {
-    const SplitKey& split = slots_[slot].split;
+  for (int slot = 0; slot < size(); ++slot) {
+    const SplitKey& split = deposits_[slot].split;
     if (split.color >= 0) by_color[split.color].push_back({split.key, slot});
   }
   for (auto& [color, order] : by_color) {
     std::sort(order.begin(), order.end());
     std::vector<int> ranks;
-    for (const auto& [key, slot] : order) ranks.push_back(members_[slot]);
-    const auto group = std::make_shared<GroupState>(calls_[order.front().second].label, ranks);
+    for (const auto& [key, slot] : order) ranks.push_back(members_.world_ranks[slot]);
+    const auto group =
+        std::make_shared<GroupState>(deposits_[order.front().second].call.label, ranks);
     for (int rank = 0; rank < static_cast<int>(order.size()); ++rank) {
       parts_[order[rank].second] = {group, rank};
     }
   }
 }
 
-std::string Rendezvous::WaitingFor(int slot) const {
-  const std::string call = absl::StrCat(Describe(calls_[slot]), " on ", group_, ":");
-  if (matched_) return absl::StrCat(call, " its peers move the data");
-  return absl::StrCat(call, RanksIn(SlotState::kEmpty, "missing"),
-                      RanksIn(SlotState::kWithdrawn, "gave it up without waiting"));
+// From its own slice on: what the member worked on last time is still in its caches.
+bool Rendezvous::Help(int slot) {
+  helpers_.fetch_add(1, std::memory_order_relaxed);
+  int64_t moved = 0;
+  for (int k = 0; k < size(); ++k) moved += MoveSlice(slices_[(slot + k) % size()]);
+  const bool completes =
+      moved > 0 &&
+      moved_chunks_.fetch_add(moved, std::memory_order_acq_rel) + moved == transfer_.chunks();
+  if (completes) phase_.store(Phase::kComplete);
+  helpers_.fetch_sub(1, std::memory_order_release);
+  return completes;
 }
 
-std::string Rendezvous::RanksIn(SlotState state, const char* what) const {
+// The claim publishes that this member helps, before Abandon ends the slice: see there.
+int64_t Rendezvous::MoveSlice(Slice& slice) {
+  int64_t moved = 0;
+  while (slice.next.load(std::memory_order_relaxed) < slice.end) {
+    const int64_t chunk = slice.next.fetch_add(1, std::memory_order_acq_rel);
+    if (chunk >= slice.end) break;
+    transfer_.Move(chunk);
+    ++moved;
+  }
+  return moved;
+}
+
+bool Rendezvous::SeeThrough(int slot) {
+  if (TakeBack(slot)) return false;
+  const bool completes = matched() && !complete() && Help(slot);
+  AwaitHelpers();
+  return completes;
+}
+
+// A member that claimed a chunk before the exchange has counted itself a helper before that, and
+// the exchange makes it visible; one that comes later finds the slice at its end.
+void Rendezvous::Abandon(int slot) {
+  if (TakeBack(slot)) return;
+  for (Slice& slice : slices_) slice.next.exchange(slice.end, std::memory_order_acq_rel);
+  AwaitHelpers();
+}
+
+// False: the call has matched, and its data moves.
+bool Rendezvous::TakeBack(int slot) {
+  Phase phase = Phase::kGathering;
+  const bool taken =
+      phase_.compare_exchange_strong(phase, Phase::kWithdrawn) || phase == Phase::kWithdrawn;
+  if (taken) deposits_[slot].state = Deposit::State::kWithdrawn;
+  return taken;
+}
+
+// Helpers never wait for anything, so this ends with their current chunks.
+void Rendezvous::AwaitHelpers() const {
+  while (phase_.load() == Phase::kMoving) std::this_thread::yield();
+  while (helpers_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
+}
+
+std::string Rendezvous::WaitingFor(int slot) const {
+  const std::string call =
+      absl::StrCat(Describe(deposits_[slot].call), " on ", members_.group, ":");
+  if (matched()) return absl::StrCat(call, " its peers move the data");
+  return absl::StrCat(call, RanksIn(Deposit::State::kMissing, "missing"),
+                      RanksIn(Deposit::State::kWithdrawn, "gave it up without waiting"));
+}
+
+std::string Rendezvous::RanksIn(Deposit::State state, const char* what) const {
   std::vector<int> ranks;
-  for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    if (slots_[slot].state == state) ranks.push_back(members_[slot]);
+  for (int slot = 0; slot < size(); ++slot) {
+    if (deposits_[slot].state == state) ranks.push_back(members_.world_ranks[slot]);
   }
   return ranks.empty() ? "" : absl::StrCat(" ", RanksInWords(ranks), " ", what);
 }
 
-void Rendezvous::Help() {
-  bool enter = false;
-  scheduler_.Exclusive([&] {
-    enter = !complete_ && !cancelled_;
-    if (enter) ++helpers_;
-  });
-  if (!enter) return;
-  const int64_t chunks = transfer_.chunks();
-  for (int64_t chunk = next_chunk_++; chunk < chunks; chunk = next_chunk_++) {
-    transfer_.Move(chunk);
-    if (++moved_chunks_ == chunks) Complete();
+void Rendezvous::Reset() {
+  for (Deposit& deposit : deposits_) deposit.state = Deposit::State::kMissing;
+  for (Slice& slice : slices_) {
+    slice.next.store(0, std::memory_order_relaxed);
+    slice.end = 0;
   }
-  --helpers_;
-}
-
-void Rendezvous::Complete() {
-  scheduler_.Exclusive([&] {
-    complete_ = true;
-    for (int rank : members_) scheduler_.Notify(rank);
-  });
-}
-
-void Rendezvous::Cancel(int slot) {
-  bool matched = false;
-  scheduler_.Exclusive([&] {
-    matched = matched_;
-    if (!matched) slots_[slot].state = SlotState::kWithdrawn;
-    cancelled_ = true;
-  });
-  if (!matched) return;
-  next_chunk_ = transfer_.chunks();
-  // Helpers never wait for anything, so this ends with their current chunks.
-  while (helpers_ > 0) std::this_thread::yield();
+  parts_.clear();
+  phase_.store(Phase::kGathering, std::memory_order_relaxed);
+  arrived_.store(0, std::memory_order_relaxed);
+  moved_chunks_.store(0, std::memory_order_relaxed);
+  next_.store(nullptr, std::memory_order_relaxed);
+  users_.store(size(), std::memory_order_relaxed);
 }
 
 }  // namespace sumonce

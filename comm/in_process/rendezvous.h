@@ -1,29 +1,29 @@
 // Where the members of a group meet for one call: they deposit their calls, the last one to come
-// compares them, and then whoever waits moves the data, chunk by chunk.
+// compares them, and then the data moves. A call of one chunk is moved by the last one to come, at
+// once; the chunks of a larger one by whoever waits, each member beginning with its own slice.
 //
-// Guarded by the scheduler's Exclusive sections, but for the chunks, which are claimed and counted
-// with atomics. A member's buffers are read and written from the match until `complete`, or until
-// Cancel has returned.
+// Free of locks: every function may run on any member's thread at any time, for its own slot. Under
+// the last deposit, all earlier ones are visible. A member's buffers are read and written from the
+// match until `complete`, or until SeeThrough or Abandon has returned.
 #pragma once
 
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "comm/communicator.h"
-#include "comm/executor.h"
+#include "comm/in_process/deposit.h"
 #include "comm/in_process/transfer.h"
 
 namespace sumonce {
 
 struct GroupState;
 
-struct SplitKey {
-  int color = 0;
-  int key = 0;
+// Who meets.
+struct Members {
+  std::vector<int> world_ranks;  // by slot
+  std::string group;             // for messages, "tp [0 1]"
 };
 
 // A member's part in the group that a Split made. No group: it passed a negative color.
@@ -34,57 +34,69 @@ struct SplitPart {
 
 class Rendezvous {
  public:
-  // `members`: world ranks, in the order of their slots. `group`: for messages, "tp [0 1]".
-  Rendezvous(Scheduler& scheduler, std::vector<int> members, std::string group);
+  // `members` outlive it.
+  explicit Rendezvous(const Members& members);
 
-  // In an Exclusive section. The last one matches: FailedPrecondition (CollectiveMismatch) if the
-  // calls differ.
-  absl::Status Deposit(int slot, Call call, SplitKey split);
-  bool matched() const { return matched_; }
-  bool complete() const { return complete_; }
-  bool HasDeposit(int slot) const { return slots_[slot].state != SlotState::kEmpty; }
-  // "AllReduce SUM of 64 float64 (label) on tp [0 1]: rank 1 missing", as seen from `slot`.
-  std::string WaitingFor(int slot) const;
-  // Of a matched Split.
+  // Once per slot. The last one matches: FailedPrecondition (CollectiveMismatch) if the calls
+  // differ.
+  absl::Status Enter(int slot, Call call, SplitKey split);
+  bool matched() const { return phase_.load() >= Phase::kMatched; }
+  bool complete() const { return phase_.load() == Phase::kComplete; }
+  // After the match. Moves chunks until none is left; nobody else need help. True for the one that
+  // completes the call.
+  bool Help(int slot);
+  // Of a complete Split.
   SplitPart TakePart(int slot) { return std::move(parts_[slot]); }
 
-  // Outside Exclusive sections, after the match. Moves chunks until none is left; nobody else need
-  // help.
-  void Help();
-  // Outside Exclusive sections. When it returns nobody touches the buffers of `slot` any more: an
-  // unmatched deposit is taken back, a transfer under way is stopped between chunks. Only for a
-  // member that fails.
-  void Cancel(int slot);
+  // Both end a member's part, and nobody touches the buffers of `slot` when they return. A deposit
+  // without a match is taken back. After the match SeeThrough completes the call (true: it was this
+  // member that did), and Abandon, for a member that fails, stops it between chunks.
+  bool SeeThrough(int slot);
+  void Abandon(int slot);
+
+  // "AllReduce SUM of 64 float64 (label) on tp [0 1]: rank 1 missing", as seen from `slot`. While
+  // no member is inside another function.
+  std::string WaitingFor(int slot) const;
+
+  // The chain and the pool of comm/in_process/channel.h.
+  std::atomic<Rendezvous*>& next() { return next_; }
+  // True for the last member to leave: then nobody knows it any more.
+  bool Leave() { return users_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  // As new.
+  void Reset();
 
  private:
-  enum class SlotState : uint8_t { kEmpty, kDeposited, kWithdrawn };
-  struct Slot {
-    SlotState state = SlotState::kEmpty;
-    SplitKey split;
+  // kMoving: the last one to come does all there is to do.
+  enum class Phase : uint8_t { kGathering, kWithdrawn, kMoving, kMatched, kComplete };
+  // The chunks that one member moves first.
+  struct alignas(64) Slice {
+    std::atomic<int64_t> next = 0;
+    int64_t end = 0;
   };
 
+  int size() const { return static_cast<int>(deposits_.size()); }
   absl::Status CheckSame() const;
   absl::Status CheckPeers() const;
   absl::Status Mismatch(int a, int b, int more) const;
   void Match();
   void MakeParts();
-  void Complete();
-  std::string RanksIn(SlotState state, const char* what) const;
+  int64_t MoveSlice(Slice& slice);
+  bool TakeBack(int slot);
+  void AwaitHelpers() const;
+  std::string RanksIn(Deposit::State state, const char* what) const;
 
-  Scheduler& scheduler_;
-  std::vector<int> members_;
-  std::string group_;
-  std::vector<Slot> slots_;
-  std::vector<Call> calls_;  // by slot
-  int deposits_ = 0;
-  bool matched_ = false;
-  bool complete_ = false;
-  bool cancelled_ = false;
+  const Members& members_;
+  std::vector<Deposit> deposits_;  // by slot
+  std::vector<Slice> slices_;      // by slot
+  std::vector<SplitPart> parts_;   // by slot
   Transfer transfer_;
-  std::atomic<int64_t> next_chunk_ = 0;
-  std::atomic<int64_t> moved_chunks_ = 0;
+  // What members look at while they wait, on a line of its own.
+  alignas(64) std::atomic<Phase> phase_ = Phase::kGathering;
+  std::atomic<int> arrived_ = 0;
+  alignas(64) std::atomic<int64_t> moved_chunks_ = 0;
   std::atomic<int> helpers_ = 0;
-  std::vector<SplitPart> parts_;
+  alignas(64) std::atomic<Rendezvous*> next_ = nullptr;
+  std::atomic<int> users_;
 };
 
 }  // namespace sumonce

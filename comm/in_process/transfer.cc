@@ -1,17 +1,22 @@
 #include "comm/in_process/transfer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "comm/call_check.h"
 #include "comm/reduce.h"
 
 namespace sumonce {
 namespace {
 
-constexpr int64_t kChunkBytes = 16 * 1024;
+constexpr int64_t kMinChunkBytes = 16 * 1024;
+constexpr int64_t kMaxChunkBytes = 128 * 1024;
+// Chunks of a member in a call of middle size: enough for the quick to take over from the slow.
+constexpr int64_t kChunksPerMember = 4;
 
 char* At(const Buffer& buffer, int64_t element) {
   return static_cast<char*>(buffer.data) + element * SizeOf(buffer.dtype);
@@ -33,40 +38,47 @@ std::pair<int64_t, int64_t> PairOf(int64_t number) {
   return {number - high * (high + 1) / 2, high};
 }
 
+// A power of two, so that chunks begin at whole vectors of any element type.
+int64_t ChunkBytes(int64_t call_bytes, int64_t members) {
+  const int64_t wanted = call_bytes / (members * kChunksPerMember);
+  if (wanted <= kMinChunkBytes) return kMinChunkBytes;
+  return std::min<int64_t>(std::bit_floor(static_cast<uint64_t>(wanted)), kMaxChunkBytes);
+}
+
 }  // namespace
 
-Transfer::Transfer(const std::vector<Call>& calls) : calls_(&calls) {
-  const Call& call = calls.front();
-  if (!HasPayload(call.kind)) return;
-  const int64_t size = static_cast<int64_t>(calls.size());
+Transfer::Transfer(std::span<const Deposit> deposits) : deposits_(deposits) {
+  const Call& first = call(0);
+  if (!HasPayload(first.kind)) return;
+  const int64_t size = static_cast<int64_t>(deposits.size());
   units_ = 1;
-  unit_count_ = Payload(call).count;
-  if (call.kind == CallKind::kReduceScatter || call.kind == CallKind::kAllGather) units_ = size;
-  if (call.kind == CallKind::kAllToAll) {
+  unit_count_ = Payload(first).count;
+  if (first.kind == CallKind::kReduceScatter || first.kind == CallKind::kAllGather) units_ = size;
+  if (first.kind == CallKind::kAllToAll) {
     units_ = size * (size + 1) / 2;
     unit_count_ /= size;
   }
-  chunk_count_ = kChunkBytes / SizeOf(Payload(call).dtype);
+  const int64_t element_bytes = SizeOf(Payload(first).dtype);
+  chunk_count_ = ChunkBytes(units_ * unit_count_ * element_bytes, size) / element_bytes;
   chunks_per_unit_ = (unit_count_ + chunk_count_ - 1) / chunk_count_;
 }
 
 void Transfer::Move(int64_t chunk) const {
   const Range range = RangeOf(chunk);
-  const std::vector<Call>& calls = *calls_;
-  const int size = static_cast<int>(calls.size());
+  const int size = static_cast<int>(deposits_.size());
   const int slice = static_cast<int>(range.unit);
   const int64_t in_slice = range.unit * unit_count_ + range.begin;
-  switch (calls.front().kind) {
+  switch (call(0).kind) {
     case CallKind::kAllReduce:
       return Reduce(range.begin, range.begin, range.count, 0, size);
     case CallKind::kReduceScatter:
       return Reduce(in_slice, range.begin, range.count, slice, slice + 1);
     case CallKind::kAllGather:
-      return CopyToAll(calls[slice], range.begin, in_slice, range.count);
+      return CopyToAll(call(slice), range.begin, in_slice, range.count);
     case CallKind::kBroadcast:
-      return CopyToAll(calls[calls.front().root], range.begin, range.begin, range.count);
+      return CopyToAll(call(call(0).root), range.begin, range.begin, range.count);
     case CallKind::kSend:
-      return Copy(calls[0].in, range.begin, calls[1].out, range.begin, range.count);
+      return Copy(call(0).in, range.begin, call(1).out, range.begin, range.count);
     case CallKind::kAllToAll:
       return Exchange(range);
     default:
@@ -82,24 +94,25 @@ Transfer::Range Transfer::RangeOf(int64_t chunk) const {
 // Into the outputs of the ranks from `first` up to `last`.
 void Transfer::Reduce(int64_t in_offset, int64_t out_offset, int64_t count, int first,
                       int last) const {
-  std::vector<const void*> in;
-  for (const Call& call : *calls_) in.push_back(At(call.in, in_offset));
-  std::vector<void*> out;
-  for (int rank = first; rank < last; ++rank) out.push_back(At((*calls_)[rank].out, out_offset));
-  ReduceInRankOrder(calls_->front().out.dtype, calls_->front().op, in, count, out);
+  absl::InlinedVector<const void*, 16> in;
+  for (const Deposit& deposit : deposits_) in.push_back(At(deposit.call.in, in_offset));
+  absl::InlinedVector<void*, 16> out;
+  for (int rank = first; rank < last; ++rank) out.push_back(At(call(rank).out, out_offset));
+  ReduceInRankOrder(call(0).out.dtype, call(0).op, in, count, out);
 }
 
 void Transfer::CopyToAll(const Call& source, int64_t in_offset, int64_t out_offset,
                          int64_t count) const {
-  for (const Call& call : *calls_) Copy(source.in, in_offset, call.out, out_offset, count);
+  for (const Deposit& deposit : deposits_)
+    Copy(source.in, in_offset, deposit.call.out, out_offset, count);
 }
 
 // Slice b of rank a and slice a of rank b change places. A rank that works in place is read before
 // it is written.
 void Transfer::Exchange(const Range& range) const {
   const auto [a, b] = PairOf(range.unit);
-  const Call& low = (*calls_)[a];
-  const Call& high = (*calls_)[b];
+  const Call& low = call(a);
+  const Call& high = call(b);
   const int64_t at_low = b * unit_count_ + range.begin;
   const int64_t at_high = a * unit_count_ + range.begin;
   const bool low_in_place = low.in.data == low.out.data;

@@ -1,21 +1,24 @@
 // The data movement of one matched call, cut into chunks that any rank may move: each output
 // element is written by one chunk only, after that chunk has read all it needs, so the order of
 // chunks does not matter, in place or not.
+//
+// A chunk is small where the call is, so that all members get some, and up to 128 KiB where it is
+// large, so that claiming one costs nothing. Neighbouring chunks are neighbours in memory.
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
-#include "comm/communicator.h"
+#include "comm/in_process/deposit.h"
 
 namespace sumonce {
 
 class Transfer {
  public:
   Transfer() = default;  // no chunks: Barrier, Split
-  // `calls` of all members in group order; of a Send and its Recv: these two. Must outlive the
-  // Transfer.
-  explicit Transfer(const std::vector<Call>& calls);
+  // The deposits of all members in group order; of a Send and its Recv: these two. They must
+  // outlive the Transfer.
+  explicit Transfer(std::span<const Deposit> deposits);
 
   int64_t chunks() const { return units_ * chunks_per_unit_; }
   void Move(int64_t chunk) const;
@@ -27,12 +30,13 @@ class Transfer {
     int64_t count = 0;
   };
 
+  const Call& call(int64_t slot) const { return deposits_[slot].call; }
   Range RangeOf(int64_t chunk) const;
   void Reduce(int64_t in_offset, int64_t out_offset, int64_t count, int first, int last) const;
   void CopyToAll(const Call& source, int64_t in_offset, int64_t out_offset, int64_t count) const;
   void Exchange(const Range& range) const;
 
-  const std::vector<Call>* calls_ = nullptr;
+  std::span<const Deposit> deposits_;
   int64_t units_ = 0;       // slices, or pairs of ranks
   int64_t unit_count_ = 0;  // elements of each
   int64_t chunk_count_ = 1;
