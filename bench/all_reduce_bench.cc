@@ -1,102 +1,248 @@
-// The in-process all-reduce beside its naive form: one thread sums all ranks' buffers under a
-// barrier, then every rank copies. Same threads, same buffers, same process, so that their ratio is
-// what counts. Columns: bytes per rank and, as nccl-tests has it, busbw = 2 (N-1)/N * bytes / time.
-#include <barrier>
-#include <functional>
-#include <thread>
+// The in-process all-reduce in place, beside other ways to do the same and beside the limit of the
+// memory, per bytes a rank:
+//
+//   in_process  sumonce's communicator on threads: fixed order, each slice summed by one owner
+//   fibers      the same on one thread
+//   naive       one thread sums all buffers, then all copy the sum
+//   arrival     every rank adds its buffer to a shared sum in the order of arrival, a lock per
+//               chunk; then all copy
+//   limit       the least that memory has to do for it: every thread reads and writes its share of
+//               all buffers in place; the fastest of several numbers of streams counts
+//   gloo        Gloo's all-reduce over TCP on the loopback device, where Gloo is installed
+//
+// bench/compare_all_reduce runs these and MPI, interleaved, and prints ratios of medians.
+#include <algorithm>
+#include <mutex>
+#include <string>
 #include <vector>
 
-#include "base/status.h"
+#include "bench/buffers.h"
+#include "bench/gloo_peer.h"
+#include "bench/rank_threads.h"
 #include "benchmark/benchmark.h"
 #include "comm/transport.h"
 
-namespace sumonce {
+namespace sumonce::bench {
 namespace {
 
-using Buffers = std::vector<std::vector<float>>;
+struct Size {
+  int ranks;
+  int64_t bytes;  // per rank
+};
 
-Buffers MakeBuffers(int ranks, int64_t bytes) {
-  return Buffers(ranks, std::vector<float>(bytes / sizeof(float), 0.5f));
+Size SizeOfRun(const benchmark::State& state) {
+  return {static_cast<int>(state.range(0)), state.range(1)};
 }
 
-void Report(benchmark::State& state, int ranks, int64_t bytes) {
-  const double moved = 2.0 * (ranks - 1) / ranks * static_cast<double>(bytes);
+// busbw as nccl-tests defines it, and memory traffic: each element is read and written once per
+// rank.
+void Report(benchmark::State& state, Size size) {
+  using benchmark::Counter;
+  const double bytes = static_cast<double>(size.bytes) * static_cast<double>(state.iterations());
   state.counters["busbw"] =
-      benchmark::Counter(moved * static_cast<double>(state.iterations()),
-                         benchmark::Counter::kIsRate, benchmark::Counter::kIs1000);
-  state.counters["ranks"] = ranks;
+      Counter(2.0 * (size.ranks - 1) / size.ranks * bytes, Counter::kIsRate, Counter::kIs1000);
+  state.counters["traffic"] = Counter(2.0 * size.ranks * bytes, Counter::kIsRate, Counter::kIs1000);
 }
 
-// Rank 0 runs the benchmark's loop and says, by the first element of a broadcast, whether there is
-// another round.
-absl::Status Rounds(benchmark::State& state, Communicator& world, std::vector<float>& values) {
-  const Buffer buffer{values.data(), static_cast<int64_t>(values.size()), DType::kFloat32};
-  int32_t more = 1;
-  const Buffer go_on{&more, 1, DType::kInt32};
-  while (true) {
-    if (world.rank() == 0) more = state.KeepRunningBatch(1) ? 1 : 0;
-    SUMONCE_RETURN_IF_ERROR(world.Broadcast(go_on, go_on, 0, "more"));
-    if (more == 0) return absl::OkStatus();
-    SUMONCE_RETURN_IF_ERROR(world.AllReduce(buffer, buffer, ReduceOp::kAvg, "bench"));
-  }
+absl::Status RunInProcess(Size size, ExecutorKind executor, const RankBody& body) {
+  return (*Transports().Find("in_process"))
+      ->run({.world_size = size.ranks, .executor = {.kind = executor}}, body);
 }
 
-void BM_AllReduceInProcess(benchmark::State& state, ExecutorKind executor) {
-  const int ranks = static_cast<int>(state.range(0));
-  const int64_t bytes = state.range(1);
-  Buffers buffers = MakeBuffers(ranks, bytes);
-  const Transport* transport = *Transports().Find("in_process");
-  const absl::Status status = transport->run(
-      {.world_size = ranks, .executor = {.kind = executor}},
-      [&](Communicator& world) { return Rounds(state, world, buffers[world.rank()]); });
-  if (!status.ok()) state.SkipWithError(status.ToString().c_str());
-  Report(state, ranks, bytes);
-}
-
-void NaiveSum(const Buffers& buffers, std::vector<float>& total) {
-  total = buffers.front();
-  for (size_t rank = 1; rank < buffers.size(); ++rank) {
-    for (size_t i = 0; i < total.size(); ++i) total[i] += buffers[rank][i];
-  }
-  for (float& value : total) value /= static_cast<float>(buffers.size());
-}
-
-void BM_AllReduceNaive(benchmark::State& state) {
-  const int ranks = static_cast<int>(state.range(0));
-  const int64_t bytes = state.range(1);
-  Buffers buffers = MakeBuffers(ranks, bytes);
-  std::vector<float> total(buffers.front().size());
-  std::barrier<> barrier(ranks);
-  bool more = true;
-  const auto rank_main = [&](int rank) {
-    while (true) {
-      if (rank == 0) more = state.KeepRunningBatch(1);
-      barrier.arrive_and_wait();
-      if (!more) return;
-      if (rank == 0) NaiveSum(buffers, total);
-      barrier.arrive_and_wait();
-      buffers[rank] = total;
-      barrier.arrive_and_wait();
-    }
+void BM_InProcess(benchmark::State& state, DType dtype) {
+  const Size size = SizeOfRun(state);
+  const auto buffers = MakeZeroBuffers(size.ranks, size.bytes);
+  Batches batches(state, size.ranks, CallsPerBatch(size.bytes));
+  const auto body = [&](Communicator& world) {
+    const Buffer buffer{buffers[world.rank()].get(), size.bytes / SizeOf(dtype), dtype};
+    absl::Status status;
+    batches.Run(world.rank(), [&] {
+      if (status.ok()) status = world.AllReduce(buffer, buffer, ReduceOp::kSum, "bench");
+    });
+    return status;
   };
-  std::vector<std::jthread> threads;
-  for (int rank = 1; rank < ranks; ++rank) threads.emplace_back(rank_main, rank);
-  rank_main(0);
-  Report(state, ranks, bytes);
+  const absl::Status status = RunInProcess(size, ExecutorKind::kThreads, body);
+  if (!status.ok()) state.SkipWithError(status.ToString().c_str());
+  Report(state, size);
 }
 
-void Sizes(benchmark::internal::Benchmark* bench) {
-  for (int64_t ranks : {2, 4, 8}) {
-    for (int64_t bytes : {int64_t{4}, int64_t{64} << 10, int64_t{1} << 20, int64_t{64} << 20}) {
-      bench->Args({ranks, bytes});
+// Fibers cannot meet at a barrier of threads: they are measured by a whole run of calls.
+void BM_Fibers(benchmark::State& state) {
+  const Size size = SizeOfRun(state);
+  const auto buffers = MakeZeroBuffers(size.ranks, size.bytes);
+  const int64_t calls = CallsPerBatch(size.bytes);
+  const auto body = [&](Communicator& world) -> absl::Status {
+    const Buffer buffer{buffers[world.rank()].get(), size.bytes / 4, DType::kFloat32};
+    for (int64_t k = 0; k < calls; ++k) {
+      const absl::Status status = world.AllReduce(buffer, buffer, ReduceOp::kSum, "bench");
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  };
+  while (state.KeepRunningBatch(calls)) {
+    const absl::Status status = RunInProcess(size, ExecutorKind::kFibers, body);
+    if (!status.ok()) state.SkipWithError(status.ToString().c_str());
+  }
+  Report(state, size);
+}
+
+float* Floats(const ZeroBuffer& buffer) { return static_cast<float*>(buffer.get()); }
+
+void BM_Naive(benchmark::State& state) {
+  const Size size = SizeOfRun(state);
+  const int64_t count = size.bytes / 4;
+  const auto buffers = MakeZeroBuffers(size.ranks, size.bytes);
+  const ZeroBuffer total = MakeZeroBuffer(size.bytes);
+  Batches batches(state, size.ranks, CallsPerBatch(size.bytes));
+  SpinBarrier barrier(size.ranks);
+  RunRankThreads(size.ranks, [&](int rank) {
+    batches.Run(rank, [&] {
+      barrier.Wait();
+      if (rank == 0) {
+        std::copy_n(Floats(buffers[0]), count, Floats(total));
+        for (int other = 1; other < size.ranks; ++other) {
+          const float* in = Floats(buffers[other]);
+          float* sum = Floats(total);
+          for (int64_t i = 0; i < count; ++i) sum[i] += in[i];
+        }
+      }
+      barrier.Wait();
+      std::copy_n(Floats(total), count, Floats(buffers[rank]));
+    });
+  });
+  Report(state, size);
+}
+
+// A sum that ranks add to in the order in which they come, chunk by chunk.
+class ArrivalSum {
+ public:
+  explicit ArrivalSum(int64_t bytes)
+      : count_(bytes / 4),
+        total_(MakeZeroBuffer(bytes)),
+        locks_((count_ + kChunk - 1) / kChunk),
+        added_(locks_.size(), 0) {}
+
+  // Every rank begins elsewhere, so that they do not queue for the same chunk.
+  void Add(const float* in, int rank, int ranks) {
+    const int64_t chunks = static_cast<int64_t>(locks_.size());
+    for (int64_t k = 0; k < chunks; ++k) {
+      const int64_t chunk = (chunks * rank / ranks + k) % chunks;
+      const int64_t begin = chunk * kChunk;
+      const int64_t end = std::min(count_, begin + kChunk);
+      float* sum = Floats(total_);
+      const std::lock_guard<std::mutex> lock(locks_[chunk]);
+      if (added_[chunk]++ % ranks == 0) {
+        std::copy(in + begin, in + end, sum + begin);
+      } else {
+        for (int64_t i = begin; i < end; ++i) sum[i] += in[i];
+      }
     }
   }
-  bench->ArgNames({"ranks", "bytes"})->UseRealTime()->Unit(benchmark::kMicrosecond);
+  void CopyTo(float* out) const { std::copy_n(Floats(total_), count_, out); }
+
+ private:
+  static constexpr int64_t kChunk = 64 * 1024 / 4;
+
+  const int64_t count_;
+  ZeroBuffer total_;
+  std::vector<std::mutex> locks_;
+  std::vector<int64_t> added_;
+};
+
+void BM_Arrival(benchmark::State& state) {
+  const Size size = SizeOfRun(state);
+  const auto buffers = MakeZeroBuffers(size.ranks, size.bytes);
+  ArrivalSum sum(size.bytes);
+  Batches batches(state, size.ranks, CallsPerBatch(size.bytes));
+  SpinBarrier barrier(size.ranks);
+  RunRankThreads(size.ranks, [&](int rank) {
+    batches.Run(rank, [&] {
+      sum.Add(Floats(buffers[rank]), rank, size.ranks);
+      barrier.Wait();
+      sum.CopyTo(Floats(buffers[rank]));
+      barrier.Wait();
+    });
+  });
+  Report(state, size);
 }
 
-BENCHMARK_CAPTURE(BM_AllReduceInProcess, threads, ExecutorKind::kThreads)->Apply(Sizes);
-BENCHMARK_CAPTURE(BM_AllReduceInProcess, fibers, ExecutorKind::kFibers)->Apply(Sizes);
-BENCHMARK(BM_AllReduceNaive)->Apply(Sizes);
+// Line by line through all streams at once.
+__attribute__((target_clones("avx512f", "avx2", "default"))) void ScaleInPlace(
+    const std::vector<float*>& streams, int64_t count, float factor) {
+  constexpr int64_t kLine = 64 / sizeof(float);
+  for (int64_t i = 0; i + kLine <= count; i += kLine) {
+    for (float* stream : streams) {
+      for (int64_t k = 0; k < kLine; ++k) stream[i + k] *= factor;
+    }
+  }
+}
+
+void BM_Limit(benchmark::State& state) {
+  const Size size = SizeOfRun(state);
+  const int64_t streams_per_buffer = state.range(2);
+  const int64_t count = size.bytes / 4 / size.ranks / streams_per_buffer;
+  const auto buffers = MakeZeroBuffers(size.ranks, size.bytes);
+  Batches batches(state, size.ranks, CallsPerBatch(size.bytes));
+  volatile float factor = 1.0f;
+  RunRankThreads(size.ranks, [&](int rank) {
+    std::vector<float*> streams;
+    for (const ZeroBuffer& buffer : buffers) {
+      for (int64_t k = 0; k < streams_per_buffer; ++k)
+        streams.push_back(Floats(buffer) + (rank * streams_per_buffer + k) * count);
+    }
+    batches.Run(rank, [&] { ScaleInPlace(streams, count, factor); });
+  });
+  Report(state, size);
+}
+
+void BM_Gloo(benchmark::State& state) {
+  const Size size = SizeOfRun(state);
+  const auto buffers = MakeZeroBuffers(size.ranks, size.bytes);
+  Batches batches(state, size.ranks, std::min<int64_t>(50, CallsPerBatch(size.bytes)));
+  const std::string error = RunGloo(size.ranks, [&](int rank, const GlooAllReduce& all_reduce) {
+    batches.Run(rank, [&] { all_reduce(Floats(buffers[rank]), size.bytes / 4); });
+  });
+  if (!error.empty()) state.SkipWithError(error.c_str());
+  Report(state, size);
+}
+
+const std::vector<int64_t> kRanks = {2, 4};
+const std::vector<int64_t> kBytes = {4,       1 << 10, 16 << 10, 64 << 10, 256 << 10,
+                                     1 << 20, 4 << 20, 16 << 20, 64 << 20, 512 << 20};
+
+void Form(benchmark::internal::Benchmark* bench, std::vector<int64_t> bytes = kBytes) {
+  bench->ArgNames({"ranks", "bytes"})->ArgsProduct({kRanks, std::move(bytes)});
+  bench->UseRealTime()->Unit(benchmark::kMicrosecond);
+}
+
+void RegisterAll() {
+  using benchmark::RegisterBenchmark;
+  for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+    const std::string name = "in_process/" + std::string(Name(dtype));
+    std::vector<int64_t> bytes = kBytes;
+    bytes.front() = std::max<int64_t>(bytes.front(), SizeOf(dtype));
+    Form(RegisterBenchmark(name.c_str(), BM_InProcess, dtype), bytes);
+  }
+  Form(RegisterBenchmark("fibers/float32", BM_Fibers));
+  Form(RegisterBenchmark("naive/float32", BM_Naive));
+  Form(RegisterBenchmark("arrival/float32", BM_Arrival));
+  RegisterBenchmark("limit/float32", BM_Limit)
+      ->ArgNames({"ranks", "bytes", "streams"})
+      ->ArgsProduct({kRanks,
+                     {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 512 << 20},
+                     {1, 2, 4}})
+      ->UseRealTime()
+      ->Unit(benchmark::kMicrosecond);
+  if (HasGloo()) Form(RegisterBenchmark("gloo/float32", BM_Gloo));
+}
 
 }  // namespace
-}  // namespace sumonce
+}  // namespace sumonce::bench
+
+int main(int argc, char** argv) {
+  sumonce::bench::RegisterAll();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 4;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

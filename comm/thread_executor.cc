@@ -15,11 +15,14 @@
 namespace sumonce {
 namespace {
 
-// How long Spin waits. The pauses cover a peer that runs on another core, a microsecond or so away;
-// the yields one that has to get this core first, or is about to come. Together about a
-// millisecond: from then on sleeping, which takes some 50 us to end, costs less than it saves.
-constexpr int kSpinPauses = 60;
-constexpr int kSpinYields = 1000;
+// How long Spin waits. Where every rank has a core of its own, pauses first, for some 20 us: a peer
+// that runs is a microsecond or so away, and to yield a core that other programs want costs
+// milliseconds. Otherwise the peer may need this very core. Then yields, for a peer that is about
+// to come; together about a millisecond. From there on sleeping, which takes some 50 us to end,
+// costs less than it saves.
+constexpr int kPausesOnOwnCore = 1000;
+constexpr int kPausesOnSharedCore = 60;
+constexpr int kYields = 1000;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -55,6 +58,7 @@ class ThreadExecutor : public Scheduler {
 
   const ExecutorOptions& options_;
   const std::function<absl::Status(int, Scheduler&)>& body_;
+  int pauses_ = kPausesOnSharedCore;
   std::atomic<bool> stopped_ = false;  // what the table knows, for those who ask without the lock
   std::atomic<int> waiting_ = 0;       // ranks in WaitUntil
   std::mutex mutex_;
@@ -64,6 +68,7 @@ class ThreadExecutor : public Scheduler {
 
 absl::Status ThreadExecutor::Run() {
   const std::vector<int> cores = options_.pin_threads ? AllowedCores() : std::vector<int>();
+  if (table_.size() <= static_cast<int>(cores.size())) pauses_ = kPausesOnOwnCore;
   std::vector<std::thread> threads;
   try {
     for (int rank = 0; rank < table_.size(); ++rank) {
@@ -85,11 +90,11 @@ void ThreadExecutor::RankMain(int rank, const std::vector<int>& cores) {
 }
 
 bool ThreadExecutor::Spin(const std::function<bool()>& ready) {
-  for (int k = 0; k < kSpinPauses; ++k) {
+  for (int k = 0; k < pauses_; ++k) {
     if (ready()) return true;
     Pause();
   }
-  for (int k = 0; k < kSpinYields; ++k) {
+  for (int k = 0; k < kYields; ++k) {
     if (ready()) return true;
     if (Stopped()) return false;
     std::this_thread::yield();
