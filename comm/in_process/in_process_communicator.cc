@@ -1,5 +1,6 @@
 #include "comm/in_process/in_process_communicator.h"
 
+#include <functional>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -20,12 +21,12 @@ class InProcessCommunicator::InProcessWork : public Work {
         point_(channel.Next(slot)) {}
   ~InProcessWork() override;
 
-  absl::Status Enter(Call call, SplitKey split);
+  absl::Status Enter(Call&& call, SplitKey split);
   absl::Status Wait() override;
   SplitPart TakePart() { return point_.TakePart(slot_); }
 
  private:
-  absl::Status WaitUntil(bool (Rendezvous::*reached)() const);
+  absl::Status WaitUntil(const std::function<bool()>& ready);
   void WakeMembers();
 
   Scheduler& scheduler_;
@@ -42,7 +43,7 @@ InProcessCommunicator::InProcessWork::~InProcessWork() {
   channel_.Leave(point_);
 }
 
-absl::Status InProcessCommunicator::InProcessWork::Enter(Call call, SplitKey split) {
+absl::Status InProcessCommunicator::InProcessWork::Enter(Call&& call, SplitKey split) {
   SUMONCE_RETURN_IF_ERROR(point_.Enter(slot_, std::move(call), split));
   if (point_.matched()) WakeMembers();
   return absl::OkStatus();
@@ -51,20 +52,19 @@ absl::Status InProcessCommunicator::InProcessWork::Enter(Call call, SplitKey spl
 absl::Status InProcessCommunicator::InProcessWork::Wait() {
   if (waited_) return absl::FailedPreconditionError("a Work is waited for once");
   waited_ = true;
-  absl::Status status = WaitUntil(&Rendezvous::matched);
+  absl::Status status = WaitUntil([this] { return point_.matched(); });
   if (status.ok() && !point_.complete()) {
     if (point_.Help(slot_)) {
       WakeMembers();
     } else {
-      status = WaitUntil(&Rendezvous::complete);
+      status = WaitUntil([this] { return point_.complete(); });
     }
   }
   if (!status.ok()) point_.Abandon(slot_);
   return status;
 }
 
-absl::Status InProcessCommunicator::InProcessWork::WaitUntil(bool (Rendezvous::*reached)() const) {
-  const auto ready = [this, reached] { return (point_.*reached)(); };
+absl::Status InProcessCommunicator::InProcessWork::WaitUntil(const std::function<bool()>& ready) {
   if (scheduler_.Spin(ready) && !scheduler_.Stopped()) return absl::OkStatus();
   return scheduler_.WaitUntil(world_rank_, ready, [this] { return point_.WaitingFor(slot_); });
 }
@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<Work>> InProcessCommunicator::Start(Call call) {
 }
 
 absl::StatusOr<std::unique_ptr<InProcessCommunicator::InProcessWork>> InProcessCommunicator::Enter(
-    Call call, SplitKey split) {
+    Call&& call, SplitKey split) {
   if (scheduler_.Stopped()) return StopStatus();
   const auto [channel, slot] = group_->ChannelOf(rank_, call);
   auto work = std::make_unique<InProcessWork>(scheduler_, world_rank(), *channel, slot);

@@ -33,7 +33,7 @@ class InProcessCommunicator : public Communicator {
  private:
   class InProcessWork;
 
-  absl::StatusOr<std::unique_ptr<InProcessWork>> Enter(Call call, SplitKey split);
+  absl::StatusOr<std::unique_ptr<InProcessWork>> Enter(Call&& call, SplitKey split);
   int world_rank() const { return group_->world_ranks()[rank_]; }
   absl::Status StopStatus() const;
 

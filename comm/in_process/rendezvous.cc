@@ -20,18 +20,24 @@ Rendezvous::Rendezvous(const Members& members)
       slices_(members.world_ranks.size()),
       users_(size()) {}
 
-absl::Status Rendezvous::Enter(int slot, Call call, SplitKey split) {
+absl::Status Rendezvous::Enter(int slot, Call&& call, SplitKey split) {
   Deposit& deposit = deposits_[slot];
   SUMONCE_CHECK(deposit.state == Deposit::State::kMissing) << Describe(call);
   deposit.call = std::move(call);
   deposit.split = split;
   deposit.state = Deposit::State::kMade;
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < size()) return absl::OkStatus();
-  if (phase_.load() == Phase::kWithdrawn) return absl::OkStatus();
-  SUMONCE_RETURN_IF_ERROR(deposits_.front().call.kind == CallKind::kSend ? CheckPeers()
-                                                                         : CheckSame());
-  Match();
-  return absl::OkStatus();
+  if (state_.fetch_add(1) + 1 != size()) return absl::OkStatus();
+  const absl::Status match = CheckDeposits();
+  if (match.ok()) {
+    Match();
+  } else {
+    state_.store(kRefused);
+  }
+  return match;
+}
+
+absl::Status Rendezvous::CheckDeposits() const {
+  return deposits_.front().call.kind == CallKind::kSend ? CheckPeers() : CheckSame();
 }
 
 absl::Status Rendezvous::CheckSame() const {
@@ -60,24 +66,20 @@ absl::Status Rendezvous::Mismatch(int a, int b, int more) const {
   return CollectiveMismatchError(absl::StrCat(message, " on group ", members_.group));
 }
 
-// By the last one to come. A member may take its call back at the same moment: the phase decides
-// which of the two happened first.
+// By the last one to come.
 void Rendezvous::Match() {
   transfer_ = Transfer(deposits_);
   const int64_t chunks = transfer_.chunks();
-  const bool at_once = chunks <= 1;
-  if (!at_once) {
+  if (chunks > 1) {
     for (int slot = 0; slot < size(); ++slot) {
       slices_[slot].next.store(chunks * slot / size(), std::memory_order_relaxed);
       slices_[slot].end = chunks * (slot + 1) / size();
     }
+    return state_.store(kMatched);
   }
-  Phase gathering = Phase::kGathering;
-  const Phase matched = at_once ? Phase::kMoving : Phase::kMatched;
-  if (!phase_.compare_exchange_strong(gathering, matched) || !at_once) return;
   if (chunks == 1) transfer_.Move(0);
   if (deposits_.front().call.kind == CallKind::kSplit) MakeParts();
-  phase_.store(Phase::kComplete);
+  state_.store(kComplete);
 }
 
 void Rendezvous::MakeParts() {
@@ -107,7 +109,7 @@ bool Rendezvous::Help(int slot) {
   const bool completes =
       moved > 0 &&
       moved_chunks_.fetch_add(moved, std::memory_order_acq_rel) + moved == transfer_.chunks();
-  if (completes) phase_.store(Phase::kComplete);
+  if (completes) state_.store(kComplete);
   helpers_.fetch_sub(1, std::memory_order_release);
   return completes;
 }
@@ -139,18 +141,20 @@ void Rendezvous::Abandon(int slot) {
   AwaitHelpers();
 }
 
-// False: the call has matched, and its data moves.
+// False: all have come.
 bool Rendezvous::TakeBack(int slot) {
-  Phase phase = Phase::kGathering;
-  const bool taken =
-      phase_.compare_exchange_strong(phase, Phase::kWithdrawn) || phase == Phase::kWithdrawn;
-  if (taken) deposits_[slot].state = Deposit::State::kWithdrawn;
-  return taken;
+  int state = state_.load();
+  while (state >= 0 && state != size()) {
+    if (!state_.compare_exchange_weak(state, state | kWithdrawn)) continue;
+    deposits_[slot].state = Deposit::State::kWithdrawn;
+    return true;
+  }
+  return false;
 }
 
-// Helpers never wait for anything, so this ends with their current chunks.
+// Neither the last one to come nor a helper waits for anything, so this ends with what they do now.
 void Rendezvous::AwaitHelpers() const {
-  while (phase_.load() == Phase::kMoving) std::this_thread::yield();
+  while (state_.load() == size()) std::this_thread::yield();
   while (helpers_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
 }
 
@@ -177,8 +181,7 @@ void Rendezvous::Reset() {
     slice.end = 0;
   }
   parts_.clear();
-  phase_.store(Phase::kGathering, std::memory_order_relaxed);
-  arrived_.store(0, std::memory_order_relaxed);
+  state_.store(0, std::memory_order_relaxed);
   moved_chunks_.store(0, std::memory_order_relaxed);
   next_.store(nullptr, std::memory_order_relaxed);
   users_.store(size(), std::memory_order_relaxed);

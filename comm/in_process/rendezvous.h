@@ -39,9 +39,12 @@ class Rendezvous {
 
   // Once per slot. The last one matches: FailedPrecondition (CollectiveMismatch) if the calls
   // differ.
-  absl::Status Enter(int slot, Call call, SplitKey split);
-  bool matched() const { return phase_.load() >= Phase::kMatched; }
-  bool complete() const { return phase_.load() == Phase::kComplete; }
+  absl::Status Enter(int slot, Call&& call, SplitKey split);
+  bool matched() const {
+    const int state = state_.load();
+    return state == kMatched || state == kComplete;
+  }
+  bool complete() const { return state_.load() == kComplete; }
   // After the match. Moves chunks until none is left; nobody else need help. True for the one that
   // completes the call.
   bool Help(int slot);
@@ -66,8 +69,14 @@ class Rendezvous {
   void Reset();
 
  private:
-  // kMoving: the last one to come does all there is to do.
-  enum class Phase : uint8_t { kGathering, kWithdrawn, kMoving, kMatched, kComplete };
+  // The values of state_: how many members have come, with kWithdrawn added once one of them has
+  // taken its call back. The last one to come, if none has, replaces it by one of the others. So
+  // one atomic word decides what happened first.
+  static constexpr int kWithdrawn = 1 << 30;
+  static constexpr int kRefused = -1;
+  static constexpr int kMatched = -2;  // members move the data
+  static constexpr int kComplete = -3;
+
   // The chunks that one member moves first.
   struct alignas(64) Slice {
     std::atomic<int64_t> next = 0;
@@ -75,6 +84,7 @@ class Rendezvous {
   };
 
   int size() const { return static_cast<int>(deposits_.size()); }
+  absl::Status CheckDeposits() const;
   absl::Status CheckSame() const;
   absl::Status CheckPeers() const;
   absl::Status Mismatch(int a, int b, int more) const;
@@ -91,8 +101,7 @@ class Rendezvous {
   std::vector<SplitPart> parts_;   // by slot
   Transfer transfer_;
   // What members look at while they wait, on a line of its own.
-  alignas(64) std::atomic<Phase> phase_ = Phase::kGathering;
-  std::atomic<int> arrived_ = 0;
+  alignas(64) std::atomic<int> state_ = 0;
   alignas(64) std::atomic<int64_t> moved_chunks_ = 0;
   std::atomic<int> helpers_ = 0;
   alignas(64) std::atomic<Rendezvous*> next_ = nullptr;
