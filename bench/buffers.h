@@ -1,10 +1,13 @@
-// Buffers of the all-reduce benchmarks: zeros, on huge pages where the system allows it, as 4 KiB
-// pages alone cost a large call some 15-40 %. Zeros stay zeros under any number of sums in place.
+// What the all-reduce benchmarks of threads and of processes share: the size of a batch of calls,
+// the median of their times, and the buffers: zeros, on huge pages where the system allows it, as 4
+// KiB pages alone cost a large call some 15-40 %. Zeros stay zeros under any number of sums in
+// place.
 #pragma once
 
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -32,6 +35,17 @@ inline std::vector<ZeroBuffer> MakeZeroBuffers(int ranks, int64_t bytes) {
   std::vector<ZeroBuffer> buffers;
   for (int rank = 0; rank < ranks; ++rank) buffers.push_back(MakeZeroBuffer(bytes));
   return buffers;
+}
+
+inline double MedianUs(std::vector<double> times_us) {
+  if (times_us.empty()) return 0.0;
+  const auto middle = times_us.begin() + static_cast<std::ptrdiff_t>(times_us.size() / 2);
+  std::nth_element(times_us.begin(), middle, times_us.end());
+  return *middle;
+}
+
+inline double BestUs(const std::vector<double>& times_us) {
+  return times_us.empty() ? 0.0 : *std::min_element(times_us.begin(), times_us.end());
 }
 
 // Calls between two looks at the clock: about 16 MiB or 2,000 calls.

@@ -1,10 +1,10 @@
 // MPI_Allreduce as a peer of the all-reduce benchmark, where the ranks are processes:
 //   mpirun -np 2 sumonce_mpi_all_reduce BYTES...
-// Sums float32 in place, as many calls per measurement as the threads' benchmark makes in a batch,
-// and prints Google Benchmark's JSON with one entry per size: the time of one call on rank 0.
+// Sums float32 in place, in the batches that the threads' benchmark makes, and prints JSON in
+// Google Benchmark's form with one entry per size: median_us and best_us, one call's time in the
+// median and in the quickest batch.
 #include <mpi.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -14,14 +14,17 @@
 namespace sumonce::bench {
 namespace {
 
-constexpr int kMeasurements = 5;
+constexpr double kMinTimeUs = 50e3;
+constexpr int kMinBatches = 5;
 
-// Microseconds per call, the median of a few measurements after one that does not count.
-double Measure(int64_t bytes) {
+// Of one call in each batch.
+std::vector<double> MeasureUs(int64_t bytes) {
   const ZeroBuffer buffer = MakeZeroBuffer(bytes);
   const int64_t calls = CallsPerBatch(bytes);
   std::vector<double> times_us;
-  for (int k = 0; k < kMeasurements + 1; ++k) {
+  double total_us = 0;
+  int more = 1;
+  for (int batch = 0; more != 0; ++batch) {
     MPI_Barrier(MPI_COMM_WORLD);
     const double begin = MPI_Wtime();
     for (int64_t call = 0; call < calls; ++call) {
@@ -29,10 +32,13 @@ double Measure(int64_t bytes) {
                     MPI_COMM_WORLD);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    if (k > 0) times_us.push_back((MPI_Wtime() - begin) * 1e6 / static_cast<double>(calls));
+    const double elapsed_us = (MPI_Wtime() - begin) * 1e6;
+    total_us += elapsed_us;
+    if (batch > 0) times_us.push_back(elapsed_us / static_cast<double>(calls));  // 0: page faults
+    more = batch < kMinBatches || total_us < kMinTimeUs ? 1 : 0;
+    MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
   }
-  std::nth_element(times_us.begin(), times_us.begin() + kMeasurements / 2, times_us.end());
-  return times_us[kMeasurements / 2];
+  return times_us;
 }
 
 int Main(int argc, char** argv) {
@@ -48,12 +54,13 @@ int Main(int argc, char** argv) {
       std::fprintf(stderr, "'%s' is no size: expected bytes, 4 or more\n", argv[k]);
       MPI_Abort(MPI_COMM_WORLD, 4);
     }
-    const double time_us = Measure(bytes);
+    const std::vector<double> times_us = MeasureUs(bytes);
     if (rank != 0) continue;
     std::printf(
         "%s\n  {\"name\": \"mpi/float32/ranks:%d/bytes:%lld/real_time\", "
-        "\"real_time\": %.4f, \"time_unit\": \"us\"}",
-        k > 1 ? "," : "", ranks, static_cast<long long>(bytes), time_us);
+        "\"median_us\": %.4f, \"best_us\": %.4f}",
+        k > 1 ? "," : "", ranks, static_cast<long long>(bytes), MedianUs(times_us),
+        BestUs(times_us));
   }
   if (rank == 0) std::printf("\n]}\n");
   MPI_Finalize();

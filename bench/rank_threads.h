@@ -4,11 +4,13 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <thread>
 #include <vector>
 
+#include "bench/buffers.h"
 #include "benchmark/benchmark.h"
 #include "comm/core_affinity.h"
 
@@ -37,10 +39,16 @@ class SpinBarrier {
 };
 
 // The benchmark's loop: rank 0 asks whether there is another batch, and all ranks make its calls.
+// Adds the counters median_us and best_us: the time of one call in the median and in the quickest
+// batch, which a moment without a core does not move as it moves the mean.
 class Batches {
  public:
   Batches(benchmark::State& state, int ranks, int64_t calls)
       : state_(state), calls_(calls), barrier_(ranks) {}
+  ~Batches() {
+    state_.counters["median_us"] = MedianUs(times_us_);
+    state_.counters["best_us"] = BestUs(times_us_);
+  }
 
   // By every rank.
   template <typename OneCall>
@@ -49,8 +57,12 @@ class Batches {
       if (rank == 0) more_ = state_.KeepRunningBatch(calls_);
       barrier_.Wait();
       if (!more_) return;
+      const auto begin = std::chrono::steady_clock::now();
       for (int64_t k = 0; k < calls_; ++k) call();
       barrier_.Wait();
+      const std::chrono::duration<double, std::micro> elapsed_us =
+          std::chrono::steady_clock::now() - begin;
+      if (rank == 0) times_us_.push_back(elapsed_us.count() / static_cast<double>(calls_));
     }
   }
 
@@ -59,6 +71,7 @@ class Batches {
   const int64_t calls_;
   SpinBarrier barrier_;
   bool more_ = true;
+  std::vector<double> times_us_;  // of one call, by batch
 };
 
 // Runs body(rank) on a thread per rank.

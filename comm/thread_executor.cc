@@ -15,13 +15,12 @@
 namespace sumonce {
 namespace {
 
-// How long Spin waits. Where every rank has a core of its own, pauses first, for some 20 us: a peer
-// that runs is a microsecond or so away, and to yield a core that other programs want costs
-// milliseconds. Otherwise the peer may need this very core. Then yields, for a peer that is about
-// to come; together about a millisecond. From there on sleeping, which takes some 50 us to end,
-// costs less than it saves.
-constexpr int kPausesOnOwnCore = 1000;
-constexpr int kPausesOnSharedCore = 60;
+// How long Spin waits. Where every rank has a core of its own, pauses first: a peer that runs is a
+// microsecond or so away, and to yield a core that other programs want costs milliseconds. Where
+// ranks share cores the peer may need this very one, and every pause holds it up. Then yields, for
+// a peer that is about to come; together about a millisecond. From there on sleeping, which takes
+// some 50 us to end, costs less than it saves.
+constexpr int kPausesOnOwnCore = 10000;
 constexpr int kYields = 1000;
 
 void Pause() {
@@ -58,7 +57,7 @@ class ThreadExecutor : public Scheduler {
 
   const ExecutorOptions& options_;
   const std::function<absl::Status(int, Scheduler&)>& body_;
-  int pauses_ = kPausesOnSharedCore;
+  int pauses_ = 0;
   std::atomic<bool> stopped_ = false;  // what the table knows, for those who ask without the lock
   std::atomic<int> waiting_ = 0;       // ranks in WaitUntil
   std::mutex mutex_;
