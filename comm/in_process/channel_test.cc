@@ -1,5 +1,6 @@
 #include "comm/in_process/channel.h"
 
+#include <atomic>
 #include <set>
 #include <thread>
 #include <vector>
@@ -125,6 +126,44 @@ TEST(Rendezvous, AbandonEndsTheTransfer) {
   EXPECT_FALSE(point.Help(1));
   EXPECT_FALSE(point.complete());
   EXPECT_EQ(x, std::vector<int64_t>(1 << 17, 1)) << "moved after the end";
+}
+
+// When SeeThrough or Abandon has returned, the member's buffer is its own again, whatever its peers
+// are doing: the last one to come may be moving a small call, helpers a large one.
+TEST(Rendezvous, NobodyTouchesTheBufferOfAMemberThatLeft) {
+  constexpr int kMembers = 16;
+  Members members{{}, "world"};
+  for (int rank = 0; rank < kMembers; ++rank) members.world_ranks.push_back(rank);
+  for (int64_t count : {2048, 100000}) {  // one chunk; many
+    for (int round = 0; round < 300; ++round) {
+      Rendezvous point(members);
+      std::vector<std::vector<int64_t>> values(kMembers, std::vector<int64_t>(count, 1));
+      const auto enter = [&](int slot) {
+        const Buffer buffer{values[slot].data(), count, DType::kInt64};
+        EXPECT_TRUE(
+            point.Enter(slot, {.kind = CallKind::kAllReduce, .in = buffer, .out = buffer}, {})
+                .ok());
+      };
+      for (int slot = 0; slot + 1 < kMembers; ++slot) enter(slot);
+      std::atomic<bool> about_to_enter = false;
+      std::jthread last([&] {
+        about_to_enter = true;
+        enter(kMembers - 1);
+        if (point.matched()) point.Help(kMembers - 1);
+      });
+      while (!about_to_enter) std::this_thread::yield();
+      std::atomic<int> delay = 0;
+      while (delay < round * 10) ++delay;
+      if (round % 2 == 0) {
+        point.SeeThrough(0);
+      } else {
+        point.Abandon(0);
+      }
+      const std::vector<int64_t> left = values[0];
+      last.join();
+      ASSERT_EQ(values[0], left) << "round " << round << " of " << count << " elements";
+    }
+  }
 }
 
 }  // namespace

@@ -71,6 +71,20 @@ TEST(InProcessThreads, DroppingRacesWithTheMatch) {
   EXPECT_EQ(matched + taken_back, 400);
 }
 
+// A call that has long been complete returns the status of an Abort that came before its Wait, as
+// every other call does.
+TEST(InProcessThreads, AbortReachesCompleteCalls) {
+  const absl::Status reason = absl::CancelledError("enough");
+  const absl::Status result = RunThreads(2, [&](Communicator& world) -> absl::Status {
+    SUMONCE_ASSIGN_OR_RETURN(const auto early, world.Start({.kind = CallKind::kBarrier}));
+    SUMONCE_RETURN_IF_ERROR(world.Barrier("all have started"));
+    world.Abort(reason);
+    EXPECT_EQ(early->Wait(), reason);
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(result, reason);
+}
+
 // A random program of collectives of all sizes, with up to four in flight that each rank waits for
 // in an order of its own.
 TEST(InProcessThreads, RandomProgramsSumExactly) {

@@ -141,20 +141,24 @@ void Rendezvous::Abandon(int slot) {
   AwaitHelpers();
 }
 
-// False: all have come.
+// False: the call is matched or refused. Once all have come, the last one is about to say which; it
+// waits for nothing, so neither does this for long.
 bool Rendezvous::TakeBack(int slot) {
   int state = state_.load();
-  while (state >= 0 && state != size()) {
-    if (!state_.compare_exchange_weak(state, state | kWithdrawn)) continue;
-    deposits_[slot].state = Deposit::State::kWithdrawn;
-    return true;
+  while (state >= 0) {
+    if (state == size()) {
+      std::this_thread::yield();
+      state = state_.load();
+    } else if (state_.compare_exchange_weak(state, state | kWithdrawn)) {
+      deposits_[slot].state = Deposit::State::kWithdrawn;
+      return true;
+    }
   }
   return false;
 }
 
-// Neither the last one to come nor a helper waits for anything, so this ends with what they do now.
+// Helpers wait for nothing, so this ends with their current chunks.
 void Rendezvous::AwaitHelpers() const {
-  while (state_.load() == size()) std::this_thread::yield();
   while (helpers_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
 }
 
