@@ -5,12 +5,9 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "comm/call_check.h"
-#include "comm/errors.h"
 #include "comm/in_process/group_state.h"
-#include "comm/rank_list.h"
 
 namespace sumonce {
 
@@ -29,33 +26,9 @@ absl::Status Rendezvous::Deposit(int slot, Call call, SplitKey split) {
   for (const Slot& other : slots_) {
     if (other.state == SlotState::kWithdrawn) return absl::OkStatus();
   }
-  SUMONCE_RETURN_IF_ERROR(calls_.front().kind == CallKind::kSend ? CheckPeers() : CheckSame());
+  SUMONCE_RETURN_IF_ERROR(CheckMatch(calls_, members_, group_));
   Match();
   return absl::OkStatus();
-}
-
-absl::Status Rendezvous::CheckSame() const {
-  int first_other = 0;
-  int others = 0;
-  for (int slot = 1; slot < static_cast<int>(calls_.size()); ++slot) {
-    if (SameCall(calls_.front(), calls_[slot])) continue;
-    if (++others == 1) first_other = slot;
-  }
-  return others == 0 ? absl::OkStatus() : Mismatch(0, first_other, others - 1);
-}
-
-absl::Status Rendezvous::CheckPeers() const {
-  const Buffer& sent = calls_[0].in;
-  const Buffer& received = calls_[1].out;
-  if (sent.count == received.count && sent.dtype == received.dtype) return absl::OkStatus();
-  return Mismatch(0, 1, 0);
-}
-
-absl::Status Rendezvous::Mismatch(int a, int b, int more) const {
-  std::string message = absl::StrCat("rank ", members_[a], " calls ", Describe(calls_[a]),
-                                     " while rank ", members_[b], " calls ", Describe(calls_[b]));
-  if (more > 0) absl::StrAppend(&message, ", as ", more, " more differ from rank ", members_[a]);
-  return CollectiveMismatchError(absl::StrCat(message, " on group ", group_));
 }
 
 void Rendezvous::Match() {
@@ -85,18 +58,17 @@ void Rendezvous::MakeParts() {
 }
 
 std::string Rendezvous::WaitingFor(int slot) const {
-  const std::string call = absl::StrCat(Describe(calls_[slot]), " on ", group_, ":");
-  if (matched_) return absl::StrCat(call, " its peers move the data");
-  return absl::StrCat(call, RanksIn(SlotState::kEmpty, "missing"),
-                      RanksIn(SlotState::kWithdrawn, "gave it up without waiting"));
+  if (matched_) return DescribeWait(calls_[slot], group_, {}, {});
+  return DescribeWait(calls_[slot], group_, RanksIn(SlotState::kEmpty),
+                      RanksIn(SlotState::kWithdrawn));
 }
 
-std::string Rendezvous::RanksIn(SlotState state, const char* what) const {
+std::vector<int> Rendezvous::RanksIn(SlotState state) const {
   std::vector<int> ranks;
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot].state == state) ranks.push_back(members_[slot]);
   }
-  return ranks.empty() ? "" : absl::StrCat(" ", RanksInWords(ranks), " ", what);
+  return ranks;
 }
 
 void Rendezvous::Help() {

@@ -63,13 +63,10 @@ class Rendezvous {
     SplitKey split;
   };
 
-  absl::Status CheckSame() const;
-  absl::Status CheckPeers() const;
-  absl::Status Mismatch(int a, int b, int more) const;
   void Match();
   void MakeParts();
   void Complete();
-  std::string RanksIn(SlotState state, const char* what) const;
+  std::vector<int> RanksIn(SlotState state) const;
 
   Scheduler& scheduler_;
   std::vector<int> members_;
