@@ -3,7 +3,8 @@
 //
 // A transport with a process per rank is run when SUMONCE_CONFORMANCE_TRANSPORT names it: then every
 // process that its launcher started runs the same tests at the same time, and a failure of any is
-// one of the suite.
+// one of the suite. With SUMONCE_CONFORMANCE_NATIVE set its own reductions are used, and held to a
+// bound where they promise no order.
 #pragma once
 
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <ostream>
@@ -118,6 +120,7 @@ class ConformanceTest : public testing::TestWithParam<ConformanceCase> {
 
   const Transport& transport() const { return **Transports().Find(GetParam().transport); }
   int size() const { return GetParam().size; }
+  static bool native() { return std::getenv("SUMONCE_CONFORMANCE_NATIVE") != nullptr; }
   // Of a transport with a process per rank; else null.
   ProcessGroup* group() const { return group_; }
   // Of the world's ranks, those that live in this process.
@@ -128,7 +131,7 @@ class ConformanceTest : public testing::TestWithParam<ConformanceCase> {
 
   absl::Status Run(const RankBody& body) const { return RunSchedule(0, body); }
   absl::Status RunSchedule(uint64_t schedule, const RankBody& body) const {
-    RunOptions options{.world_size = size()};
+    RunOptions options{.world_size = size(), .native_sums = native()};
     options.executor.kind = GetParam().executor;
     options.executor.schedule = schedule;
     return transport().run(options, body);
@@ -206,6 +209,43 @@ T ExpectedReduction(ReduceOp op, int size, int64_t index) {
   } else {
     return total;
   }
+}
+
+// Rounding of one operation in T, relative.
+template <typename T>
+inline constexpr double kUnitRoundoff = 0;
+template <>
+inline constexpr double kUnitRoundoff<double> = 0x1p-53;
+template <>
+inline constexpr double kUnitRoundoff<float> = 0x1p-24;
+template <>
+inline constexpr double kUnitRoundoff<BFloat16> = 0x1p-9;
+
+template <typename T>
+double AsDouble(T value) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return value.ToFloat();
+  } else {
+    return static_cast<double>(value);
+  }
+}
+
+// Whether this is the sum or average of all ranks' element `index` in some order: off by at most
+// gamma_{size + 1} of the terms' magnitudes (Higham, section 4.2).
+template <typename T>
+testing::AssertionResult InSomeOrder(ReduceOp op, int size, int64_t index, T actual) {
+  double total = 0;
+  double magnitude = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    total += AsDouble(InputOf<T>(rank, index));
+    magnitude += std::fabs(AsDouble(InputOf<T>(rank, index)));
+  }
+  const double scale = op == ReduceOp::kAvg ? size : 1;
+  const double hu = (size + 1) * kUnitRoundoff<T>;
+  const double allowed = (hu / (1 - hu) + size * 0x1p-53) * magnitude / scale;
+  if (std::fabs(AsDouble(actual) - total / scale) <= allowed) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "element " << index << " is " << AsDouble(actual)
+                                     << ", expected " << total / scale << " +- " << allowed;
 }
 
 template <typename T>

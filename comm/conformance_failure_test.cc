@@ -263,7 +263,8 @@ TEST_P(Failures, AbortDuringTransfersLeavesNoReaderBehind) {
   }
 }
 
-// A Work destroyed without Wait is taken back: peers do not read its dead buffer, and are told.
+// A Work destroyed without Wait is taken back: peers do not read its dead buffer, and are told. What
+// the transport's own reductions have begun is seen through instead.
 TEST_P(Failures, ADroppedWorkIsTakenBack) {
   const absl::Status result = Run([](Communicator& world) -> absl::Status {
     std::vector<double> x(8, 1.0);
@@ -276,6 +277,10 @@ TEST_P(Failures, ADroppedWorkIsTakenBack) {
     if (world.rank() == 0) SUMONCE_RETURN_IF_ERROR(world.Send(BufferOf(x), 1, "go on"));
     return world.Run(call);
   });
+  if (native() && group() != nullptr) {
+    EXPECT_EQ(result, absl::OkStatus());
+    return;
+  }
   EXPECT_EQ(KindOf(result), RunFailure::kDeadlock) << result;
   EXPECT_THAT(MessageOf(result), HasSubstr("rank 1 gave it up without waiting"));
 }

@@ -162,6 +162,7 @@ absl::StatusOr<std::unique_ptr<Liveness>> Liveness::Connect(const std::string& a
   std::vector<std::string> addresses = absl::StrSplit(parts[3], ',');
   if (parts[0] != HostName()) addresses.erase(addresses.begin());
   std::unique_ptr<Liveness> liveness(new Liveness);
+  liveness->process_ = process;
   Peer peer{.process = 0, .host = parts[0], .pid = {}};
   const double deadline = SecondsNow() + limit_s;
   for (size_t i = 0; i < addresses.size() && peer.socket < 0 && SecondsNow() < deadline; ++i)
@@ -253,8 +254,14 @@ void Liveness::Lose(const Peer& peer, const std::string& how) {
     loss_ = loss;
   }
   lost_at_ = SecondsNow();
+  lost_process_ = peer.process;
   lost_ = true;
-  const std::string text = "sumonce: error: " + loss + "\n";
+  Tell(loss);
+}
+
+void Liveness::Tell(const std::string& error) const {
+  if (process_ > 1) return;
+  const std::string text = "sumonce: error: " + error + "\n";
   (void)!write(STDERR_FILENO, text.data(), text.size());
 }
 
@@ -266,10 +273,11 @@ std::string Liveness::loss() const {
 std::string Liveness::Describe(int process) const {
   for (const Peer& peer : peers_) {
     if (peer.process != process) continue;
-    return absl::StrCat("process ", process, " (host ", peer.host,
+    return absl::StrCat("MPI rank ", process, " (host ", peer.host,
                         peer.pid.empty() ? "" : ", pid ", peer.pid, ")");
   }
-  return absl::StrCat("process ", process);
+  if (process != process_) return absl::StrCat("MPI rank ", process);
+  return absl::StrCat("MPI rank ", process, " (host ", HostName(), ", pid ", getpid(), ")");
 }
 
 }  // namespace sumonce

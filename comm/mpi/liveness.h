@@ -3,8 +3,9 @@
 // each process keeps a connection with process 0 on which a thread of it beats. The kernel closes a
 // dead process's connection at once; a stopped one falls silent.
 //
-// The first loss is final: it is written to stderr by the process that sees it (process 0 sees all
-// others, they see it), since a launcher may leave no time for more, and lost() is true ever after.
+// The first loss is final: it is written to stderr (by process 0, which sees all others, or by
+// process 1 if it is process 0 that is lost), since a launcher may leave no time for more, and
+// lost() is true ever after.
 #pragma once
 
 #include <atomic>
@@ -29,7 +30,7 @@ class Liveness {
   // On the others.
   static absl::StatusOr<std::unique_ptr<Liveness>> Connect(const std::string& address, int process,
                                                            double limit_s);
-  // Says goodbye: closed connections are no losses any more.
+  // Says goodbye: this process's end is no loss to the others.
   ~Liveness();
 
   // Starts the thread. `exit_s` seconds after a loss the process ends with status 1, in case that
@@ -39,8 +40,11 @@ class Liveness {
   void set_limit(double limit_s) { limit_s_ = limit_s; }
 
   bool lost() const { return lost_; }
-  std::string loss() const;  // "process 3 (host a, pid 77) ended ..."
-  // "process 3 (host a, pid 77)"; of processes that this one has no connection with, the number.
+  std::string loss() const;  // "MPI rank 3 (host a, pid 77) ended ..."
+  int lost_process() const { return lost_process_; }  // -1: none
+  // Writes an error to stderr, if this process is the one to speak.
+  void Tell(const std::string& error) const;
+  // "MPI rank 3 (host a, pid 77)"; of processes that this one has no connection with, the number.
   std::string Describe(int process) const;
 
  private:
@@ -62,12 +66,14 @@ class Liveness {
 
   std::string address_;
   std::string cookie_;
+  int process_ = 0;
   int processes_ = 1;
   int listening_ = -1;
   std::vector<Peer> peers_;
   std::thread thread_;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> lost_ = false;
+  std::atomic<int> lost_process_ = -1;
   std::atomic<double> limit_s_ = 60;
   double exit_s_ = 10;
   double lost_at_ = 0;

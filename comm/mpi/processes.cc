@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kConnectLimit = 30;
 // After a loss: time to report before the process is ended from outside its main thread.
-constexpr double kExitAfterLoss = 20;
+constexpr double kExitAfterLoss = 10;
 constexpr size_t kPieceBytes = size_t{64} << 20;
 
 // Busy first, then polite: more processes than cores is the usual case here.
@@ -157,6 +157,7 @@ absl::Status Processes::WaitUntil(const Wait& wait) {
     if (wait.on_idle) wait.on_idle(idle_s);
     if (idle_s < wait.limit_s) continue;
     if (const absl::Status status = wait.on_silence(); !status.ok()) {
+      liveness_->Tell(std::string(FromAbsl(status.message())));
       Fail(status);
       return status;
     }
@@ -219,8 +220,9 @@ void Processes::Close(int status) {
     wire_->Finalize();
     return;
   }
-  // Process 0 still has its report to write, and then ends all.
-  if (rank() != 0) sleep(static_cast<unsigned>(kExitAfterLoss));
+  // Process 0 still has its report to write, and then ends all; unless it is what was lost.
+  if (rank() != 0 && liveness_->lost_process() != 0) sleep(static_cast<unsigned>(kExitAfterLoss));
+  liveness_.reset();
   wire_->Abort(status == 0 ? 1 : status);
 }
 

@@ -52,7 +52,7 @@ class Processes : public ProcessGroup {
   // Handles what has come; true if that was anything but an exchange about who waits.
   absl::StatusOr<bool> Poll();
 
-  const absl::Status& failure() const { return failure_; }
+  const absl::Status& failure() const override { return failure_; }
   void Fail(const absl::Status& status);
   // Collective if nothing failed: the end of all communication. Else ends all processes with
   // `status`.
