@@ -18,9 +18,7 @@ class ByteWriter {
   void F64(double value) { Raw(&value, sizeof value); }
   void Text(std::string_view text);
   void Doubles(std::span<const double> values);
-  void Raw(const void* data, size_t bytes) {
-    bytes_.append(static_cast<const char*>(data), bytes);
-  }
+  void Raw(const void* data, size_t bytes) { bytes_.append(static_cast<const char*>(data), bytes); }
   std::string Take() { return std::move(bytes_); }
 
  private:

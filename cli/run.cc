@@ -37,10 +37,10 @@ std::string ReplayLine(const std::string& program, const SelectedRun& run,
   Overrides overrides = run.overrides;
   overrides.seed = run.scenario.seed;
   const bool processes = (*Transports().Find(options.transport))->processes != nullptr;
-  std::string line =
-      absl::StrCat(processes ? absl::StrCat("mpirun -np ", run.scenario.mesh.world_size(), " ") : "",
-                   ShellQuoted(program), " run ", ShellQuoted(run.scenario.file),
-                   OverrideFlags(overrides), " --schedule ", options.executor.schedule);
+  std::string line = absl::StrCat(
+      processes ? absl::StrCat("mpirun -np ", run.scenario.mesh.world_size(), " ") : "",
+      ShellQuoted(program), " run ", ShellQuoted(run.scenario.file), OverrideFlags(overrides),
+      " --schedule ", options.executor.schedule);
   const RunnerOptions defaults;
   if (options.executor.kind != defaults.executor.kind)
     absl::StrAppend(&line, " --executor ", ToAbsl(Name(options.executor.kind)));
@@ -82,6 +82,7 @@ int Run(const RunFlags& flags, Context& context) {
   RunnerOptions options = flags.runner;
   options.transport = flags.transport.name;
   options.executor = flags.transport.executor;
+  options.native_sums = flags.transport.native_sums;
   options.overwrite = flags.output.force;
   const Transport& transport = **Transports().Find(options.transport);
   const absl::Status available = transport.probe();
@@ -132,8 +133,6 @@ void AddExport(CLI::App& app, RunnerOptions& options) {
 }
 
 void AddProcesses(CLI::App& app, RunFlags& flags) {
-  app.add_flag("--native-sums", flags.runner.native_sums,
-               "The transport's own reductions, in no promised order, instead of ordered ones");
   AddNumber(app, "--timeout",
             "Seconds after which a process that neither answers nor goes on is lost (60); for "
             "transports with a process per rank",

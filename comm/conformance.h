@@ -1,10 +1,10 @@
 // What the conformance suites run over: every registered transport, executor and world size, and
 // inputs in whose sums the order of the terms shows.
 //
-// A transport with a process per rank is run when SUMONCE_CONFORMANCE_TRANSPORT names it: then every
-// process that its launcher started runs the same tests at the same time, and a failure of any is
-// one of the suite. With SUMONCE_CONFORMANCE_NATIVE set its own reductions are used, and held to a
-// bound where they promise no order.
+// A transport with a process per rank is run when SUMONCE_CONFORMANCE_TRANSPORT names it: then
+// every process that its launcher started runs the same tests at the same time, and a failure of
+// any is one of the suite. With SUMONCE_CONFORMANCE_NATIVE set its own reductions are used, and
+// held to a bound where they promise no order.
 #pragma once
 
 #include <fcntl.h>

@@ -263,8 +263,8 @@ TEST_P(Failures, AbortDuringTransfersLeavesNoReaderBehind) {
   }
 }
 
-// A Work destroyed without Wait is taken back: peers do not read its dead buffer, and are told. What
-// the transport's own reductions have begun is seen through instead.
+// A Work destroyed without Wait is taken back: peers do not read its dead buffer, and are told.
+// What the transport's own reductions have begun is seen through instead.
 TEST_P(Failures, ADroppedWorkIsTakenBack) {
   const absl::Status result = Run([](Communicator& world) -> absl::Status {
     std::vector<double> x(8, 1.0);

@@ -44,7 +44,8 @@ absl::Status ThreadExecutor::Run() {
   std::vector<std::thread> threads;
   try {
     for (int rank = 0; rank < table_.size(); ++rank) {
-      threads.emplace_back([this, rank] { Finish(rank, RunBody([&] { return body_(rank, *this); }, rank)); });
+      threads.emplace_back(
+          [this, rank] { Finish(rank, RunBody([&] { return body_(rank, *this); }, rank)); });
     }
   } catch (const std::system_error& error) {
     for (int rank = static_cast<int>(threads.size()); rank < table_.size(); ++rank) {

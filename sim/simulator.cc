@@ -242,18 +242,18 @@ SimResult SimulateHere(const Scenario& scenario, std::span<const Edit> edits, co
   result.record.ranks.resize(world_size);
   result.tapes.resize(options.keep_tapes ? world_size : 0);
   const std::vector<int> recorded = RecordedSteps(scenario);
-  result.status =
-      (*transport)
-          ->run({.world_size = world_size,
-                 .executor = options.executor,
-                 .native_sums = options.native_sums},
-                [&](Communicator& world) {
-                  const int rank = world.rank();
-                  RankRun run(scenario, shared_mesh, rank, edits, options, *data);
-                  absl::Status status = run.Run(&world, start, recorded, result.record.ranks[rank]);
-                  if (options.keep_tapes) result.tapes[rank] = run.kept();
-                  return status;
-                });
+  result.status = (*transport)
+                      ->run({.world_size = world_size,
+                             .executor = options.executor,
+                             .native_sums = options.native_sums},
+                            [&](Communicator& world) {
+                              const int rank = world.rank();
+                              RankRun run(scenario, shared_mesh, rank, edits, options, *data);
+                              absl::Status status =
+                                  run.Run(&world, start, recorded, result.record.ranks[rank]);
+                              if (options.keep_tapes) result.tapes[rank] = run.kept();
+                              return status;
+                            });
   return result;
 }
 

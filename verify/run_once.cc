@@ -182,9 +182,10 @@ class Runner {
         Localize(ranks.tapes, reference.tapes[0], clean_, tolerance);
     for (Verdict* verdict : upstream) {
       if (!culprit && options_.remote) {
-        verdict->evidence.push_back(absl::StrCat(
-            "ranks in one process (", keeping.transport, ") show no operation that goes wrong: the "
-            "fault may be ", options_.transport, "'s"));
+        verdict->evidence.push_back(absl::StrCat("ranks in one process (", keeping.transport,
+                                                 ") show no operation that goes wrong: the "
+                                                 "fault may be ",
+                                                 options_.transport, "'s"));
       }
       if (!culprit) continue;
       verdict->operation = culprit->operation;

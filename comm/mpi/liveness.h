@@ -40,7 +40,7 @@ class Liveness {
   void set_limit(double limit_s) { limit_s_ = limit_s; }
 
   bool lost() const { return lost_; }
-  std::string loss() const;  // "MPI rank 3 (host a, pid 77) ended ..."
+  std::string loss() const;                           // "MPI rank 3 (host a, pid 77) ended ..."
   int lost_process() const { return lost_process_; }  // -1: none
   // Writes an error to stderr, if this process is the one to speak.
   void Tell(const std::string& error) const;

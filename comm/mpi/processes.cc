@@ -179,8 +179,7 @@ absl::StatusOr<bool> Processes::Poll() {
     SUMONCE_ASSIGN_OR_RETURN(const bool told, Dispatch(*std::move(message)));
     progress |= told;
   }
-  if (!wire_->error().empty())
-    return absl::UnavailableError(absl::StrCat("mpi: ", wire_->error()));
+  if (!wire_->error().empty()) return absl::UnavailableError(absl::StrCat("mpi: ", wire_->error()));
   return progress;
 }
 
@@ -231,9 +230,9 @@ absl::Status Processes::SayGoodbye() {
   SUMONCE_RETURN_IF_ERROR(CheckAlive());
   for (int to = 0; to < size(); ++to) SendMessage(to, "goodbye");
   const auto ready = [this] {
-    return wire_->AllSent() && std::all_of(inboxes_.begin(), inboxes_.end(), [](const Inbox& inbox) {
-             return !inbox.messages.empty();
-           });
+    return wire_->AllSent() &&
+           std::all_of(inboxes_.begin(), inboxes_.end(),
+                       [](const Inbox& inbox) { return !inbox.messages.empty(); });
   };
   return WaitUntil({.ready = ready,
                     .on_idle = nullptr,

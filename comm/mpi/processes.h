@@ -1,9 +1,9 @@
 // The processes that mpirun started, one rank each, and all that they tell each other: the
 // program's messages (ProcessGroup) and the frames of one run at a time. Used by one thread.
 //
-// Every wait ends: with RankLost when a process has ended or has fallen silent (comm/mpi/liveness.h)
-// or when nothing has come for the time limit. After a loss the group is of no more use, and every
-// later call returns the same error.
+// Every wait ends: with RankLost when a process has ended or has fallen silent
+// (comm/mpi/liveness.h) or when nothing has come for the time limit. After a loss the group is of
+// no more use, and every later call returns the same error.
 #pragma once
 
 #include <deque>

@@ -88,8 +88,8 @@ std::string Referee::WhoWaits() const {
   if (reported > kMaxReportedRanks)
     absl::StrAppend(&text, "\n  ", reported - kMaxReportedRanks, " more ranks wait");
   if (finished.empty()) return text;
-  return absl::StrCat(text, "\n  ", RanksInWords(finished),
-                      finished.size() == 1 ? " has" : " have", " finished");
+  return absl::StrCat(text, "\n  ", RanksInWords(finished), finished.size() == 1 ? " has" : " have",
+                      " finished");
 }
 
 }  // namespace sumonce

@@ -43,8 +43,8 @@ absl::StatusOr<OpenWire> LoadModule() {
   if (path.empty()) return NotBuilt();
   void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (module == nullptr) {
-    return absl::UnavailableError(absl::StrCat(
-        "the MPI library cannot be loaded: ", dlerror(), "; install openmpi-bin (Debian, Ubuntu)"));
+    return absl::UnavailableError(absl::StrCat("the MPI library cannot be loaded: ", dlerror(),
+                                               "; install openmpi-bin (Debian, Ubuntu)"));
   }
   void* symbol = dlsym(module, kOpenWireSymbol);
   if (symbol == nullptr) {

@@ -125,8 +125,10 @@ absl::Status SlicedTransfer::Take(int slot, Phase phase, std::string_view elemen
   if (phase == kResult) return TakePlace(slot, elements);
   input_count_[slot] += count;
   if (!Reduces() || input_count_[slot] > SliceOf(slot_).count)
-    return absl::InternalError(absl::StrCat("mpi: more input than ", Describe(call_), " has room "
-                                            "for, from slot ", slot));
+    return absl::InternalError(absl::StrCat("mpi: more input than ", Describe(call_),
+                                            " has room "
+                                            "for, from slot ",
+                                            slot));
   inputs_[slot].emplace_back(elements);
   ReduceReady();
   return absl::OkStatus();
@@ -171,8 +173,7 @@ void SlicedTransfer::ReduceChunk(int64_t begin, int64_t count) {
   for (int other = 0; other < size_; ++other) {
     if (other == slot_) continue;
     inputs_[other].pop_front();
-    if (!scatters)
-      send_(other, kResult, {out, static_cast<size_t>(count * element_bytes_)});
+    if (!scatters) send_(other, kResult, {out, static_cast<size_t>(count * element_bytes_)});
   }
 }
 

@@ -41,8 +41,8 @@ class SlicedTransfer {
   };
 
   bool Reduces() const;
-  Range SliceOf(int slot) const;     // of the reduction, in `in`
-  Range PlaceOf(int slot) const;     // in `out`, of what comes from there unreduced
+  Range SliceOf(int slot) const;  // of the reduction, in `in`
+  Range PlaceOf(int slot) const;  // in `out`, of what comes from there unreduced
   void SendRange(int slot, Phase phase, const Buffer& buffer, Range range);
   void StartMove();
   void ReduceReady();
@@ -55,11 +55,11 @@ class SlicedTransfer {
   Send send_;
   int64_t element_bytes_;
   int64_t chunk_count_;
-  int64_t awaited_ = 0;  // elements
-  int64_t reduced_ = 0;  // of this rank's slice
-  std::vector<int64_t> taken_;                      // by slot, of its place in `out`
-  std::vector<std::deque<std::string>> inputs_;     // by slot: chunks of this rank's slice
-  std::vector<int64_t> input_count_;                // by slot, so far
+  int64_t awaited_ = 0;                          // elements
+  int64_t reduced_ = 0;                          // of this rank's slice
+  std::vector<int64_t> taken_;                   // by slot, of its place in `out`
+  std::vector<std::deque<std::string>> inputs_;  // by slot: chunks of this rank's slice
+  std::vector<int64_t> input_count_;             // by slot, so far
 };
 
 }  // namespace sumonce

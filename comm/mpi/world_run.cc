@@ -43,18 +43,18 @@ WorldRun::WorldRun(Processes& processes, const RunOptions& options)
       processes_.Post(rank, std::move(frame));
     }
   };
-  Referee::Voice voice = {
-      .stop =
-          [to_all](const absl::Status& status) {
-            to_all(FrameKind::kStop, [&](ByteWriter& frame) {
-              frame.U8(0);
-              WriteStatus(status, frame);
-            });
-          },
-      .probe =
-          [to_all](int64_t wave) {
-            to_all(FrameKind::kProbe, [&](ByteWriter& frame) { frame.I64(wave); });
-          }};
+  Referee::Voice voice = {.stop =
+                              [to_all](const absl::Status& status) {
+                                to_all(FrameKind::kStop, [&](ByteWriter& frame) {
+                                  frame.U8(0);
+                                  WriteStatus(status, frame);
+                                });
+                              },
+                          .probe =
+                              [to_all](int64_t wave) {
+                                to_all(FrameKind::kProbe,
+                                       [&](ByteWriter& frame) { frame.I64(wave); });
+                              }};
   referee_ = std::make_unique<Referee>(options_.world_size, std::move(voice));
 }
 
@@ -103,16 +103,14 @@ absl::Status WorldRun::AwaitEnd() {
   return WaitFor(over, [] { return std::string("the others' end"); });
 }
 
-// Reductions of the library cannot be taken back: whatever all members have come to is seen through,
-// also in a run that was stopped.
+// Reductions of the library cannot be taken back: whatever all members have come to is seen
+// through, also in a run that was stopped.
 absl::Status WorldRun::Flush() {
   for (int rank = 0; rank < options_.world_size; ++rank)
     processes_.Post(rank, Begin(FrameKind::kFlush));
   const auto settled = [this] {
     PollNative();
-    return flushed_ == options_.world_size &&
-           std::none_of(meetings_.begin(), meetings_.end(),
-                        [](const auto& meeting) { return meeting.second.native != nullptr; });
+    return flushed_ == options_.world_size && !InsideTheLibrary();
   };
   return WaitFor(settled, [] { return std::string("the end of native reductions"); });
 }
@@ -171,7 +169,7 @@ void WorldRun::OnProbe(int64_t wave) {
   RankReport report{.wave = wave, .sent = sent_, .received = received_, .waits = waits_};
   if (finished_) {
     report.state = RankReport::State::kFinished;
-  } else if (ready_ != nullptr && !(*ready_)()) {
+  } else if (ready_ != nullptr && !(*ready_)() && !InsideTheLibrary()) {
     report.state = RankReport::State::kBlocked;
     report.waiting_for = (*waiting_for_)();
   }
@@ -231,7 +229,8 @@ std::vector<int> WorldRun::Place(GroupView& group, const Call& call, CallKey& ke
     const bool sends = call.kind == CallKind::kSend;
     const int source = sends ? group.rank : call.root;
     const int target = sends ? call.root : group.rank;
-    key = {.stream = absl::StrCat(group.id, " ", source, ">", target), .number = 0,
+    key = {.stream = absl::StrCat(group.id, " ", source, ">", target),
+           .number = 0,
            .slot = sends ? 0 : 1};
     members = {group.world_ranks[source], group.world_ranks[target]};
   }
@@ -264,16 +263,15 @@ absl::Status WorldRun::Arrive(const CallKey& key, Meeting& meeting, const CallFr
     return std::all_of(flags.begin(), flags.end(), [](bool flag) { return flag; });
   };
   if (!all(meeting.here)) return absl::OkStatus();
-  const bool given_up = std::find(meeting.gave_up.begin(), meeting.gave_up.end(), true) !=
-                        meeting.gave_up.end();
+  const bool given_up =
+      std::find(meeting.gave_up.begin(), meeting.gave_up.end(), true) != meeting.gave_up.end();
   // What the library does must be done by all or none, and others may have begun.
   if (given_up && !Irrevocable(meeting.calls[key.slot])) return absl::OkStatus();
   return Match(key, meeting);
 }
 
 absl::Status WorldRun::Match(const CallKey& key, Meeting& meeting) {
-  const absl::Status match =
-      CheckMatch(meeting.calls, meeting.members, meeting.group->description);
+  const absl::Status match = CheckMatch(meeting.calls, meeting.members, meeting.group->description);
   if (!match.ok()) {
     Stop(match);
     return absl::OkStatus();
@@ -322,8 +320,8 @@ std::shared_ptr<GroupView> WorldRun::MakeGroup(const CallKey& key, const Meeting
 }
 
 void WorldRun::StartTransfer(const CallKey& key, Meeting& meeting) {
-  const auto send = [this, key, members = meeting.members](
-                        int slot, SlicedTransfer::Phase phase, std::string_view elements) {
+  const auto send = [this, key, members = meeting.members](int slot, SlicedTransfer::Phase phase,
+                                                           std::string_view elements) {
     ByteWriter frame = Begin(FrameKind::kData);
     WriteData({.to = {key.stream, key.number, slot}, .from_slot = key.slot, .phase = phase}, frame);
     frame.Raw(elements.data(), elements.size());
@@ -350,8 +348,14 @@ absl::Status WorldRun::OnData(const Frame& frame) {
     if (stop_status_.ok()) early_[head.to].push_back(frame);
     return absl::OkStatus();
   }
-  return found->second.transfer->Take(head.from_slot, static_cast<SlicedTransfer::Phase>(head.phase),
-                                      elements);
+  return found->second.transfer->Take(head.from_slot,
+                                      static_cast<SlicedTransfer::Phase>(head.phase), elements);
+}
+
+// What the library does moves no frames, and is not still.
+bool WorldRun::InsideTheLibrary() const {
+  return std::any_of(meetings_.begin(), meetings_.end(),
+                     [](const auto& meeting) { return meeting.second.native != nullptr; });
 }
 
 void WorldRun::PollNative() {
@@ -471,8 +475,10 @@ absl::Status WorldRun::OnSilence() {
   // As long as process 0 lives it ends the run one day; and it knows whom it waits for.
   if (!referee_ && (finished_ || !in_world())) return absl::OkStatus();
   if (!referee_) {
-    return RankLostError(absl::StrCat(processes_.Describe(0), ", which leads the run, has been "
-                                      "silent for more than ", limit, " s (--timeout)"));
+    return RankLostError(absl::StrCat(processes_.Describe(0),
+                                      ", which leads the run, has been "
+                                      "silent for more than ",
+                                      limit, " s (--timeout)"));
   }
   referee_->AskAll();
   const double deadline = SecondsNow() + kAnswerLimit;
@@ -481,8 +487,8 @@ absl::Status WorldRun::OnSilence() {
   }
   const std::vector<int> hung = referee_->Unanswered();
   if (hung.empty()) {
-    return DeadlockError(absl::StrCat("nothing has moved for ", limit,
-                                      " s (--timeout):", referee_->WhoWaits()));
+    return DeadlockError(
+        absl::StrCat("nothing has moved for ", limit, " s (--timeout):", referee_->WhoWaits()));
   }
   std::string text;
   for (const int rank : hung) {

@@ -27,9 +27,9 @@ struct GroupView {
 
   const std::string id;  // the same on all members, and no other group's: how it was split off
   const std::vector<int> world_ranks;
-  const int rank;                 // of this process
-  const std::string description;  // "tp [0 1]"
-  int native = -1;                // of Wire::MakeGroup
+  const int rank;                                        // of this process
+  const std::string description;                         // "tp [0 1]"
+  int native = -1;                                       // of Wire::MakeGroup
   std::map<std::pair<std::string, int>, int64_t> calls;  // so far, by stream and slot
 };
 
@@ -68,9 +68,7 @@ class WorldRun {
     // Native sums: of a call that was given up here, but that the peers may count on.
     std::vector<char> own_in, own_out;
 
-    bool complete() const {
-      return matched && !native && (!transfer || transfer->complete());
-    }
+    bool complete() const { return matched && !native && (!transfer || transfer->complete()); }
   };
 
   absl::Status RunBodyToItsEnd(const RankBody& body);
@@ -88,6 +86,7 @@ class WorldRun {
   std::shared_ptr<GroupView> MakeGroup(const CallKey& key, const Meeting& meeting);
   std::vector<int> Place(GroupView& group, const Call& call, CallKey& key) const;
   void PollNative();
+  bool InsideTheLibrary() const;
   void Cancel(const CallKey& key, Meeting& meeting);
   absl::Status WaitFor(const std::function<bool()>& ready,
                        const std::function<std::string()>& waiting_for);
@@ -105,7 +104,7 @@ class WorldRun {
   int64_t run_ = 0;
   std::map<CallKey, Meeting> meetings_;
   std::map<CallKey, std::vector<Frame>> early_;  // of calls that this rank has not come to
-  std::unique_ptr<Referee> referee_;  // on process 0
+  std::unique_ptr<Referee> referee_;             // on process 0
 
   absl::Status stop_status_;
   std::optional<absl::Status> end_;

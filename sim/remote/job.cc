@@ -97,9 +97,10 @@ class Writer {
       change.set_group(edit.group);
       return absl::OkStatus();
     }
-    proto::RuleChange& change = edit.how == RuleEdit::How::kDrop     ? *defect().mutable_drop_rule()
-                                : edit.how == RuleEdit::How::kRepeat ? *defect().mutable_repeat_rule()
-                                                                     : *defect().mutable_average_rule();
+    proto::RuleChange& change = edit.how == RuleEdit::How::kDrop ? *defect().mutable_drop_rule()
+                                : edit.how == RuleEdit::How::kRepeat
+                                    ? *defect().mutable_repeat_rule()
+                                    : *defect().mutable_average_rule();
     change.set_rule(edit.rule);
     change.set_param(edit.param);
     return absl::OkStatus();
@@ -126,8 +127,8 @@ class Writer {
     return absl::OkStatus();
   }
   absl::Status operator()(const MicrobatchEdit& edit) const {
-    proto::MicrobatchChange& change = edit.repeat ? *defect().mutable_repeat_microbatch()
-                                                  : *defect().mutable_lose_microbatch();
+    proto::MicrobatchChange& change =
+        edit.repeat ? *defect().mutable_repeat_microbatch() : *defect().mutable_lose_microbatch();
     change.set_param(edit.param);
     change.set_index(edit.index);
     return absl::OkStatus();

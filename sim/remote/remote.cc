@@ -95,7 +95,8 @@ std::string Difference(const Seen& mine, const Seen& other) {
   for (size_t i = 0; i < mine.scenarios.size(); ++i) {
     const auto& [name, digest] = mine.scenarios[i];
     const auto& [other_name, other_digest] = other.scenarios[i];
-    if (name != other_name) return absl::StrCat("selects ", other_name, " where process 0 has ", name);
+    if (name != other_name)
+      return absl::StrCat("selects ", other_name, " where process 0 has ", name);
     if (digest != other_digest) {
       return absl::StrCat("reads other contents of ", name, " or of a file that it names (digest ",
                           other_digest, ", process 0: ", digest, ")");
@@ -158,15 +159,16 @@ absl::Status AgreeOnScenarios(const RemoteScenarios& remote, const std::string& 
   }
   SUMONCE_RETURN_IF_ERROR(group.Broadcast(differences));
   if (differences.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      differences, "; give every process the same files and the same command line"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(differences, "; give every process the same files and the same command line"));
 }
 
 SimResult SimulateOverProcesses(const Scenario& scenario, std::span<const Edit> edits,
                                 const Weights& start, const SimOptions& options) {
   const RemoteScenarios& remote = *options.remote;
   const auto place = std::find(remote.scenarios.begin(), remote.scenarios.end(), &scenario);
-  SUMONCE_CHECK(place != remote.scenarios.end()) << scenario.name << " is not one of the processes'";
+  SUMONCE_CHECK(place != remote.scenarios.end())
+      << scenario.name << " is not one of the processes'";
   SimResult result;
   const absl::StatusOr<std::string> job =
       EncodeJob({.scenario = static_cast<int>(place - remote.scenarios.begin()),
@@ -192,9 +194,8 @@ SimResult SimulateOverProcesses(const Scenario& scenario, std::span<const Edit> 
 }
 
 absl::Status EndService(ProcessGroup& group, int exit_status) {
-  SUMONCE_ASSIGN_OR_RETURN(std::string job, EncodeJob({.edits = {},
-                                                       .start_digest = "",
-                                                       .exit_status = exit_status}));
+  SUMONCE_ASSIGN_OR_RETURN(
+      std::string job, EncodeJob({.edits = {}, .start_digest = "", .exit_status = exit_status}));
   return group.Broadcast(job);
 }
 

@@ -9,6 +9,7 @@ sumonce=$2
 source_dir=$3
 work_dir=$4
 failures=0
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 rm -rf "$work_dir"
 mkdir -p "$work_dir"
 

@@ -41,8 +41,8 @@ void BFloat16SumInto(void* in, void* inout, int* count, MPI_Datatype*) {
 void BFloat16MaxInto(void* in, void* inout, int* count, MPI_Datatype*) {
   for (int i = 0; i < *count; ++i) {
     BFloat16& total = static_cast<BFloat16*>(inout)[i];
-    total = BFloat16::FromFloat(
-        MaxOf(static_cast<const BFloat16*>(in)[i].ToFloat(), total.ToFloat()));
+    total =
+        BFloat16::FromFloat(MaxOf(static_cast<const BFloat16*>(in)[i].ToFloat(), total.ToFloat()));
   }
 }
 
@@ -143,8 +143,8 @@ class MpiReduction : public NativeReduction {
   void Pack() {
     packed_.resize(chunk_ * element_ * size_);
     for (int r = 0; r < size_; ++r) {
-      const char* slice = static_cast<const char*>(call_.in.data) +
-                          (r * call_.out.count + begin_) * element_;
+      const char* slice =
+          static_cast<const char*>(call_.in.data) + (r * call_.out.count + begin_) * element_;
       std::memcpy(packed_.data() + r * chunk_ * element_, slice, chunk_ * element_);
     }
   }
@@ -271,8 +271,8 @@ class MpiWire : public Wire {
     MPI_Get_count(&status, MPI_BYTE, &bytes);
     Incoming& incoming = incoming_.emplace_back();
     incoming.message = {.from = status.MPI_SOURCE, .bytes = std::string(bytes, '\0')};
-    return Check(MPI_Imrecv(incoming.message.bytes.data(), bytes, MPI_BYTE, &handle,
-                            &incoming.request));
+    return Check(
+        MPI_Imrecv(incoming.message.bytes.data(), bytes, MPI_BYTE, &handle, &incoming.request));
   }
 
   bool Check(int code) {
