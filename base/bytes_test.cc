@@ -1,5 +1,6 @@
 #include "base/bytes.h"
 
+#include <cmath>
 #include <limits>
 
 #include "gtest/gtest.h"
