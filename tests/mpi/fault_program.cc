@@ -13,7 +13,7 @@
 namespace sumonce {
 namespace {
 
-constexpr double kTimeLimit = 2;
+constexpr double kTimeLimit = 3;
 
 // No call and no end; sees nobody's messages.
 void Spin() {

@@ -55,24 +55,24 @@ a_killed_leader_is_named() {
 }
 
 a_stopped_rank_is_named() {
-  signal_during STOP 3 --timeout 2
+  signal_during STOP 3 --timeout 3
   expect_status 1
-  expect_output "^sumonce: error: MPI rank 3 \(host .*, pid $victim\) has been silent for 2 s"
+  expect_output "^sumonce: error: MPI rank 3 \(host .*, pid $victim\) has been silent for 3 s"
   expect_output 'sumonce: 0 passed, 2 failed'
   expect_seconds 12
 }
 
 a_stopped_leader_is_named() {
-  signal_during STOP 0 --timeout 2
+  signal_during STOP 0 --timeout 3
   expect_status 1
-  expect_output '^sumonce: error: MPI rank 0 \(host .*\) has been silent for 2 s'
+  expect_output '^sumonce: error: MPI rank 0 \(host .*\) has been silent for 3 s'
   expect_seconds 12
 }
 
 a_spinning_rank_is_named() {
   launch 3 "$fault_program" spin
   expect_status 1
-  expect_output 'UNAVAILABLE: rank 1, MPI rank 1 \(host .*, pid [0-9]+\), has neither come to a call nor ended for 2 s'
+  expect_output 'UNAVAILABLE: rank 1, MPI rank 1 \(host .*, pid [0-9]+\), has neither come to a call nor ended for 3 s'
   expect_output 'rank 0 waits for AllReduce SUM of 1000 float64 \(gradients\) on world \[0 1 2\]: rank 1 missing'
   expect_seconds 15
 }
@@ -80,7 +80,7 @@ a_spinning_rank_is_named() {
 a_rank_that_spins_beside_a_native_reduction_is_named() {
   launch 3 "$fault_program" spin_in_native
   expect_status 1
-  expect_output 'rank 1, MPI rank 1 \(host .*, pid [0-9]+\), has neither come to a call nor ended for 2 s'
+  expect_output 'rank 1, MPI rank 1 \(host .*, pid [0-9]+\), has neither come to a call nor ended for 3 s'
   expect_seconds 15
 }
 
