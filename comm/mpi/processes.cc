@@ -167,13 +167,15 @@ absl::Status Processes::WaitUntil(const Wait& wait) {
 
 absl::StatusOr<bool> Processes::Poll() {
   bool progress = false;
-  // Those that came before their run was begun here, in their order.
-  while (in_run_ && !early_.empty() && early_.front().second.run <= run_) {
-    const auto [from, frame] = std::move(early_.front());
-    early_.pop_front();
-    if (frame.run < run_) continue;
-    progress = true;
-    SUMONCE_RETURN_IF_ERROR(on_frame_(from, frame));
+  // Those that came before their run was begun here. Of runs, not of senders: a process may be
+  // several runs ahead of one that took no part in them.
+  while (in_run_ && !early_.empty() && early_.begin()->first <= run_) {
+    const auto frames = early_.extract(early_.begin());
+    if (frames.key() < run_) continue;
+    for (const auto& [from, frame] : frames.mapped()) {
+      progress = true;
+      SUMONCE_RETURN_IF_ERROR(on_frame_(from, frame));
+    }
   }
   while (std::optional<Wire::Message> message = wire_->Receive()) {
     SUMONCE_ASSIGN_OR_RETURN(const bool told, Dispatch(*std::move(message)));
@@ -197,7 +199,7 @@ absl::StatusOr<bool> Processes::Dispatch(Wire::Message message) {
   if (frame.run < run_ || (frame.run == run_ && !in_run_)) return false;
   const bool tells = TellsProgress(frame.kind);
   if (frame.run > run_) {
-    early_.emplace_back(from, std::move(frame));
+    early_[frame.run].emplace_back(from, std::move(frame));
     return tells;
   }
   SUMONCE_RETURN_IF_ERROR(on_frame_(from, frame));

@@ -8,6 +8,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -79,7 +80,8 @@ class Processes : public ProcessGroup {
   int64_t run_ = 0;
   bool in_run_ = false;
   std::function<absl::Status(int from, const Frame&)> on_frame_;
-  std::deque<std::pair<int, Frame>> early_;  // of runs that this process has not begun
+  // By run, of those that this process has not begun: who sent what, in order.
+  std::map<int64_t, std::vector<std::pair<int, Frame>>> early_;
   absl::Status failure_;
 };
 

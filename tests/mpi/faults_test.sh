@@ -59,6 +59,7 @@ a_stopped_rank_is_named() {
   expect_status 1
   expect_output "^sumonce: error: MPI rank 3 \(host .*, pid $victim\) has been silent for 3 s"
   expect_output 'sumonce: 0 passed, 2 failed'
+  expect_once '^sumonce: error: '
   expect_seconds 12
 }
 
@@ -129,9 +130,7 @@ too_few_processes_are_said() {
 a_mistake_is_printed_once() {
   launch 3 "$sumonce" run "$work_dir/none" --comm mpi
   expect_status 4
-  local times
-  times=$(grep -c "$work_dir/none" <<<"$output")
-  ((times == 1)) || wrong "printed $times times"
+  expect_once "$work_dir/none"
 }
 
 native_sums_stay_within_the_bound() {
@@ -181,6 +180,11 @@ launch() {
 
 expect_status() { ((status == $1)) || wrong "status $status, expected $1"; }
 expect_output() { grep -qE -- "$1" <<<"$output" || wrong "no '$1' in the output"; }
+expect_once() {
+  local times
+  times=$(grep -cE -- "$1" <<<"$output")
+  ((times == 1)) || wrong "$times lines with '$1', expected 1"
+}
 # Far above what it takes: it says "does not hang".
 expect_seconds() { ((seconds <= $1)) || wrong "$seconds s, expected at most $1"; }
 
