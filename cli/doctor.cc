@@ -14,6 +14,10 @@ namespace {
 std::string StateOf(const Transport& transport) {
   const absl::Status probe = transport.probe();
   if (!probe.ok()) return std::string(FromAbsl(probe.message()));
+  if (transport.processes) {
+    return "can run here: a process per rank, `mpirun -np N sumonce run ... --comm " +
+           transport.name + "`";
+  }
   std::vector<std::string> executors;
   for (const ExecutorKind kind : transport.executors) executors.emplace_back(Name(kind));
   return absl::StrCat("can run here: up to ", transport.max_world_size, " ranks, ",

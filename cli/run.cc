@@ -8,6 +8,7 @@
 #include "cli/cost_flags.h"
 #include "cli/exit_code.h"
 #include "cli/flags.h"
+#include "cli/process_run.h"
 #include "cli/report_loop.h"
 #include "cli/selection.h"
 #include "cli/transport_flags.h"
@@ -18,12 +19,15 @@
 namespace sumonce {
 namespace {
 
+constexpr uint64_t kMaxTimeout = 86'400;
+
 struct RunFlags {
   SelectionFlags selection;
   OutputFlags output;
   TransportFlags transport;
   RunnerOptions runner;
   CostFlags cost;
+  uint64_t timeout_s = 60;  // of transports whose ranks are processes
 };
 
 // What a pasted line needs to show the same: the file, what the flags set over it, and how it was
@@ -32,24 +36,27 @@ std::string ReplayLine(const std::string& program, const SelectedRun& run,
                        const RunnerOptions& options) {
   Overrides overrides = run.overrides;
   overrides.seed = run.scenario.seed;
-  std::string line =
-      absl::StrCat(ShellQuoted(program), " run ", ShellQuoted(run.scenario.file),
-                   OverrideFlags(overrides), " --schedule ", options.executor.schedule);
+  const bool processes = (*Transports().Find(options.transport))->processes != nullptr;
+  std::string line = absl::StrCat(
+      processes ? absl::StrCat("mpirun -np ", run.scenario.mesh.world_size(), " ") : "",
+      ShellQuoted(program), " run ", ShellQuoted(run.scenario.file), OverrideFlags(overrides),
+      " --schedule ", options.executor.schedule);
   const RunnerOptions defaults;
   if (options.executor.kind != defaults.executor.kind)
     absl::StrAppend(&line, " --executor ", ToAbsl(Name(options.executor.kind)));
   if (options.transport != defaults.transport)
     absl::StrAppend(&line, " --comm ", options.transport);
+  if (options.native_sums) absl::StrAppend(&line, " --native-sums");
   return line;
 }
 
 // Something is absent on this machine: the scenario is skipped, with the reason.
-ScenarioResult Skipped(const Scenario& scenario, const absl::Status& why) {
+ScenarioResult Skipped(const Scenario& scenario, const std::string& why) {
   ScenarioResult result;
   result.name = scenario.name;
   result.file = scenario.file;
   result.outcome = RunOutcome::kSkip;
-  result.skip_reason = std::string(FromAbsl(why.message()));
+  result.skip_reason = why;
   result.mesh = scenario.mesh;
   result.scenario = &scenario;
   return result;
@@ -75,15 +82,25 @@ int Run(const RunFlags& flags, Context& context) {
   RunnerOptions options = flags.runner;
   options.transport = flags.transport.name;
   options.executor = flags.transport.executor;
+  options.native_sums = flags.transport.native_sums;
   options.overwrite = flags.output.force;
-  const absl::Status available = (*Transports().Find(options.transport))->probe();
+  const Transport& transport = **Transports().Find(options.transport);
+  const absl::Status available = transport.probe();
   absl::StatusOr<std::unique_ptr<CureCosts>> costs = CureCosts::Create(flags.cost);
   if (!costs.ok()) {
     context.io.err << "sumonce run: " << FromAbsl(costs.status().message()) << '\n';
     return kUsage;
   }
+  const auto reason_to_skip = [&](const Scenario& scenario) -> std::string {
+    if (!available.ok()) return std::string(FromAbsl(available.message()));
+    if (!options.remote) return "";
+    if (const absl::Status& failure = options.remote->group->failure(); !failure.ok())
+      return absl::StrCat("the run's processes are gone: ", failure.message());
+    return TooFewProcesses(scenario, *options.remote->group, context.program);
+  };
   const auto judge = [&](const SelectedRun& run) -> std::vector<ScenarioResult> {
-    if (!available.ok()) return {Skipped(run.scenario, available)};
+    const std::string reason = reason_to_skip(run.scenario);
+    if (!reason.empty()) return {Skipped(run.scenario, reason)};
     std::vector<ScenarioResult> results = context.engine.run(run.scenario, options);
     for (ScenarioResult& result : results)
       result.reproduce = ReplayLine(context.program, run, options);
@@ -93,14 +110,38 @@ int Run(const RunFlags& flags, Context& context) {
     return results;
   };
   Selection selection = Select(flags.selection);
-  CheckExports(options, selection);
-  return ReportAll(selection, {.output = flags.output, .judge = judge}, context);
+  const auto report = [&] {
+    CheckExports(options, selection);
+    return ReportAll(selection, {.output = flags.output, .judge = judge}, context);
+  };
+  if (!available.ok() || !transport.processes) return report();
+  const auto lead = [&](const RemoteScenarios& remote) {
+    options.remote = &remote;
+    return report();
+  };
+  return RunOnProcesses({.transport = transport,
+                         .selection = selection,
+                         .time_limit_s = static_cast<double>(flags.timeout_s),
+                         .lead = lead},
+                        context);
 }
 
 void AddExport(CLI::App& app, RunnerOptions& options) {
   app.add_option("--export-dir", options.export_dir,
                  "Keep the adapters that scenarios export below this directory")
       ->type_name("DIR");
+}
+
+void AddProcesses(CLI::App& app, RunFlags& flags) {
+  AddNumber(app, "--timeout",
+            "Seconds after which a process that neither answers nor goes on is lost (60); for "
+            "transports with a process per rank",
+            [&flags](uint64_t seconds) {
+              if (seconds < 1 || seconds > kMaxTimeout)
+                throw CLI::ValidationError("--timeout", absl::StrCat(seconds, ": expected 1 to ",
+                                                                     kMaxTimeout, " seconds"));
+              flags.timeout_s = seconds;
+            });
 }
 
 }  // namespace
@@ -113,6 +154,7 @@ VerbAction DeclareRun(CLI::App& app) {
   AddSeed(app, flags->selection);
   AddTransport(app, flags->transport);
   AddExport(app, flags->runner);
+  AddProcesses(app, *flags);
   AddCost(app, flags->cost);
   AddOutput(app, flags->output);
   return [flags](Context& context) { return Run(*flags, context); };

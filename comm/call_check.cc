@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "comm/errors.h"
+#include "comm/rank_list.h"
 
 namespace sumonce {
 namespace {
@@ -97,6 +99,14 @@ absl::Status CheckReduction(const Call& call) {
   }
 }
 
+bool PeersMatch(const Call& send, const Call& recv) {
+  return send.in.count == recv.out.count && send.in.dtype == recv.out.dtype;
+}
+
+std::string RanksThat(std::span<const int> ranks, const char* what) {
+  return ranks.empty() ? "" : absl::StrCat(" ", RanksInWords(ranks), " ", what);
+}
+
 }  // namespace
 
 bool HasReduceOp(CallKind kind) {
@@ -134,6 +144,35 @@ bool SameCall(const Call& a, const Call& b) {
   if (a.kind == CallKind::kBroadcast && a.root != b.root) return false;
   if (!HasPayload(a.kind)) return true;
   return Payload(a).count == Payload(b).count && Payload(a).dtype == Payload(b).dtype;
+}
+
+bool CallsMatch(const Call& first, const Call& other) {
+  return first.kind == CallKind::kSend ? PeersMatch(first, other) : SameCall(first, other);
+}
+
+absl::Status CheckMatch(std::span<const Call> calls, std::span<const int> members,
+                        const std::string& group) {
+  size_t first_other = 0;
+  int others = 0;
+  for (size_t i = 1; i < calls.size(); ++i) {
+    if (CallsMatch(calls[0], calls[i])) continue;
+    if (++others == 1) first_other = i;
+  }
+  if (others == 0) return absl::OkStatus();
+  std::string message =
+      absl::StrCat("rank ", members[0], " calls ", Describe(calls[0]), " while rank ",
+                   members[first_other], " calls ", Describe(calls[first_other]));
+  if (others > 1)
+    absl::StrAppend(&message, ", as ", others - 1, " more differ from rank ", members[0]);
+  return CollectiveMismatchError(absl::StrCat(message, " on group ", group));
+}
+
+std::string DescribeWait(const Call& call, const std::string& group, std::span<const int> missing,
+                         std::span<const int> gave_up) {
+  const std::string text = absl::StrCat(Describe(call), " on ", group, ":");
+  if (missing.empty() && gave_up.empty()) return text + " its peers move the data";
+  return absl::StrCat(text, RanksThat(missing, "missing"),
+                      RanksThat(gave_up, "gave it up without waiting"));
 }
 
 }  // namespace sumonce

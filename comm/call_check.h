@@ -2,6 +2,8 @@
 // its peers' (SameCall).
 #pragma once
 
+#include <span>
+
 #include "absl/status/status.h"
 #include "comm/communicator.h"
 
@@ -20,5 +22,18 @@ absl::Status CheckCall(const Call& call, int rank, int size);
 
 // Whether two ranks of a group make the same collective call (labels aside).
 bool SameCall(const Call& a, const Call& b);
+
+// Whether `other` matches the first member's call: a Send's Recv, else the same collective.
+bool CallsMatch(const Call& first, const Call& other);
+
+// The members' calls on one group, in its order, or a Send and its Recv: OK if they match, else
+// CollectiveMismatch naming the first two that differ. `members`: their world ranks; `group`:
+// "tp [0 1]".
+absl::Status CheckMatch(std::span<const Call> calls, std::span<const int> members,
+                        const std::string& group);
+
+// "AllReduce SUM of 64 float64 (label) on tp [0 1]: rank 1 missing", for deadlock reports.
+std::string DescribeWait(const Call& call, const std::string& group, std::span<const int> missing,
+                         std::span<const int> gave_up);
 
 }  // namespace sumonce

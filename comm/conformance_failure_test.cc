@@ -23,13 +23,13 @@ class Failures : public ConformanceTest {
   // Runs a body whose status each rank is expected to see; returns the run's and checks that of
   // every rank.
   absl::Status RunSeeing(RunFailure kind, const RankBody& body) {
-    std::atomic<int> seen = 0;
+    std::atomic<int> seen = 0;  // by those that live here
     const absl::Status result = Run([&](Communicator& world) {
       const absl::Status status = body(world);
       if (KindOf(status) == kind) ++seen;
       return status;
     });
-    EXPECT_EQ(seen, size()) << result;
+    EXPECT_EQ(seen, ranks_here()) << result;
     EXPECT_EQ(KindOf(result), kind) << result;
     return result;
   }
@@ -225,7 +225,7 @@ TEST_P(Failures, AbortReachesEveryState) {
     ++told;
     return absl::OkStatus();
   });
-  EXPECT_EQ(told, size());
+  EXPECT_EQ(told, ranks_here());
   EXPECT_EQ(result, reason) << "an aborted run did not succeed, whatever its ranks return";
 }
 
@@ -264,6 +264,7 @@ TEST_P(Failures, AbortDuringTransfersLeavesNoReaderBehind) {
 }
 
 // A Work destroyed without Wait is taken back: peers do not read its dead buffer, and are told.
+// What the transport's own reductions have begun is seen through instead.
 TEST_P(Failures, ADroppedWorkIsTakenBack) {
   const absl::Status result = Run([](Communicator& world) -> absl::Status {
     std::vector<double> x(8, 1.0);
@@ -276,6 +277,10 @@ TEST_P(Failures, ADroppedWorkIsTakenBack) {
     if (world.rank() == 0) SUMONCE_RETURN_IF_ERROR(world.Send(BufferOf(x), 1, "go on"));
     return world.Run(call);
   });
+  if (native() && group() != nullptr) {
+    EXPECT_EQ(result, absl::OkStatus());
+    return;
+  }
   EXPECT_EQ(KindOf(result), RunFailure::kDeadlock) << result;
   EXPECT_THAT(MessageOf(result), HasSubstr("rank 1 gave it up without waiting"));
 }

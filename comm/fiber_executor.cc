@@ -89,7 +89,7 @@ context::fiber FiberExecutor::RankMain(int rank, context::fiber&& main) {
   strands_[rank].annotation.AfterSwitchFrom(main_annotation_);
   main_ = std::move(main);
   {
-    const absl::Status status = RunBody(body_, rank, *this);
+    const absl::Status status = RunBody([&] { return body_(rank, *this); }, rank);
     table_.Finish(rank, status);
     if (!status.ok()) Stop(status);
   }

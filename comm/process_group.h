@@ -22,8 +22,15 @@ class ProcessGroup {
   virtual absl::Status SendToRoot(const std::string& message) = 0;
   virtual absl::StatusOr<std::string> ReceiveFrom(int rank) = 0;
 
+  // How long nothing may come before whoever is waited for counts as lost. 60 at first.
+  virtual void SetTimeLimit(double seconds) = 0;
+  // Which process that is, for a person: "MPI rank 3 (host a, pid 77)".
+  virtual std::string Describe(int rank) const = 0;
+
   // Every call above ends: with RankLostError, naming the process, when one has ended or has been
-  // silent for longer than the group's time limit.
+  // silent for longer than the group's time limit. After that the group is of no more use, and this
+  // says why.
+  virtual const absl::Status& failure() const = 0;
 };
 
 }  // namespace sumonce

@@ -85,7 +85,7 @@ absl::Status ThreadExecutor::Run() {
 
 void ThreadExecutor::RankMain(int rank, const std::vector<int>& cores) {
   if (!cores.empty()) PinThread(cores[rank % cores.size()]);
-  Finish(rank, RunBody(body_, rank, *this));
+  Finish(rank, RunBody([&] { return body_(rank, *this); }, rank));
 }
 
 bool ThreadExecutor::Spin(const std::function<bool()>& ready) {

@@ -62,10 +62,9 @@ absl::Status WaitTable::Deadlock() const {
   return DeadlockError(message);
 }
 
-absl::Status RunBody(const std::function<absl::Status(int, Scheduler&)>& body, int rank,
-                     Scheduler& scheduler) {
+absl::Status RunBody(const std::function<absl::Status()>& body, int rank) {
   try {
-    return body(rank, scheduler);
+    return body();
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat("rank ", rank, " threw: ", error.what()));
   } catch (...) {

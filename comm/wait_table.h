@@ -51,7 +51,6 @@ class WaitTable {
 };
 
 // Calls the body and turns an exception into Internal.
-absl::Status RunBody(const std::function<absl::Status(int, Scheduler&)>& body, int rank,
-                     Scheduler& scheduler);
+absl::Status RunBody(const std::function<absl::Status()>& body, int rank);
 
 }  // namespace sumonce

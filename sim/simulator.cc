@@ -7,6 +7,7 @@
 #include "sim/data.h"
 #include "sim/defects/effect.h"
 #include "sim/optimizer.h"
+#include "sim/remote/remote.h"
 #include "spmd/whole.h"
 
 namespace sumonce {
@@ -218,6 +219,14 @@ std::vector<int> RecordedSteps(const Scenario& scenario) {
 
 SimResult Simulate(const Scenario& scenario, std::span<const Edit> edits, const Weights& start,
                    const SimOptions& options) {
+  SimResult result = options.remote ? SimulateOverProcesses(scenario, edits, start, options)
+                                    : SimulateHere(scenario, edits, start, options);
+  result.digest = DigestOf(result.record);
+  return result;
+}
+
+SimResult SimulateHere(const Scenario& scenario, std::span<const Edit> edits, const Weights& start,
+                       const SimOptions& options) {
   SimResult result;
   absl::StatusOr<Mesh> mesh = Mesh::Create(scenario.mesh);
   SUMONCE_CHECK(mesh.ok()) << mesh.status();
@@ -233,16 +242,18 @@ SimResult Simulate(const Scenario& scenario, std::span<const Edit> edits, const 
   result.record.ranks.resize(world_size);
   result.tapes.resize(options.keep_tapes ? world_size : 0);
   const std::vector<int> recorded = RecordedSteps(scenario);
-  result.status =
-      (*transport)
-          ->run({.world_size = world_size, .executor = options.executor}, [&](Communicator& world) {
-            const int rank = world.rank();
-            RankRun run(scenario, shared_mesh, rank, edits, options, *data);
-            absl::Status status = run.Run(&world, start, recorded, result.record.ranks[rank]);
-            if (options.keep_tapes) result.tapes[rank] = run.kept();
-            return status;
-          });
-  result.digest = DigestOf(result.record);
+  result.status = (*transport)
+                      ->run({.world_size = world_size,
+                             .executor = options.executor,
+                             .native_sums = options.native_sums},
+                            [&](Communicator& world) {
+                              const int rank = world.rank();
+                              RankRun run(scenario, shared_mesh, rank, edits, options, *data);
+                              absl::Status status =
+                                  run.Run(&world, start, recorded, result.record.ranks[rank]);
+                              if (options.keep_tapes) result.tapes[rank] = run.kept();
+                              return status;
+                            });
   return result;
 }
 

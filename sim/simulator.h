@@ -15,9 +15,14 @@
 
 namespace sumonce {
 
+struct RemoteScenarios;  // sim/remote/remote.h
+
 struct SimOptions {
   std::string transport = "in_process";
   ExecutorOptions executor;
+  bool native_sums = false;  // as RunOptions
+  // Of a transport whose ranks are processes: those, and what they can simulate.
+  const RemoteScenarios* remote = nullptr;
   bool keep_tapes =
       false;  // keeps every operation of the first recorded microbatch, for localisation
 };
@@ -39,6 +44,11 @@ struct SimResult {
 // Runs all steps with these edits on the scenario's mesh.
 SimResult Simulate(const Scenario& scenario, std::span<const Edit> edits, const Weights& start,
                    const SimOptions& options);
+
+// The part of it that this process has: the records of the ranks that live here, and no digest.
+// Collective over the transport's processes; the status is the run's on all.
+SimResult SimulateHere(const Scenario& scenario, std::span<const Edit> edits, const Weights& start,
+                       const SimOptions& options);
 
 // The unsharded reference: `steps` steps from `start`, the data beginning at step `first_step`.
 SimResult SimulateReference(const Scenario& scenario, const Weights& start, int first_step,

@@ -12,6 +12,7 @@ failures=0
 main() {
   missing_packages_are_installed
   nothing_missing_installs_nothing
+  mpi_is_installed_when_asked_for
   a_failing_apt_get_is_reported
   another_system_gets_the_list
   an_old_cmake_is_named
@@ -37,6 +38,24 @@ nothing_missing_installs_nothing() {
   expect_status 0
   expect_no_log apt-get
   expect_output '^ran: run scenarios$'
+}
+
+mpi_is_installed_when_asked_for() {
+  sandbox
+  stand_in dpkg-query 'case $* in *libopenmpi-dev | *openmpi-bin) exit 1 ;; esac; printf installed'
+  run_dev --yes run
+  expect_no_log apt-get
+  run_dev --yes --with mpi run
+  expect_status 0
+  expect_log 'apt-get install --yes --no-install-recommends libopenmpi-dev openmpi-bin$'
+  expect_log 'cmake .*--preset release -DSUMONCE_WITH_MPI=ON$'
+  run_dev --yes --with mpi packages
+  expect_status 0
+  expect_log 'apt-get install .*openmpi-bin$'
+  expect_no_log 'cmake --build'
+  run_dev --with pigeon run
+  expect_status 4
+  expect_output "--with 'pigeon': expected mpi"
 }
 
 a_failing_apt_get_is_reported() {

@@ -170,6 +170,10 @@ class Runner {
     if (upstream.empty()) return;
     SimOptions keeping = options_;
     keeping.keep_tapes = true;
+    if (keeping.remote) {  // ordered sums are the same to the bit, and here all tapes are at hand
+      keeping.transport = SimOptions().transport;
+      keeping.remote = nullptr;
+    }
     const SimResult ranks = Simulate(scenario_, edits_, run_.start, keeping);
     const SimResult reference = SimulateReference(scenario_, run_.start, 1, 1, keeping);
     Tolerance tolerance = run_.tolerance;
@@ -177,6 +181,12 @@ class Runner {
     const std::optional<Culprit> culprit =
         Localize(ranks.tapes, reference.tapes[0], clean_, tolerance);
     for (Verdict* verdict : upstream) {
+      if (!culprit && options_.remote) {
+        verdict->evidence.push_back(absl::StrCat("ranks in one process (", keeping.transport,
+                                                 ") show no operation that goes wrong: the "
+                                                 "fault may be ",
+                                                 options_.transport, "'s"));
+      }
       if (!culprit) continue;
       verdict->operation = culprit->operation;
       verdict->evidence.push_back(

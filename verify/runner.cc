@@ -37,6 +37,8 @@ class ScenarioRun {
       : scenario_(scenario), options_(options) {
     sim_.transport = options.transport;
     sim_.executor = options.executor;
+    sim_.native_sums = options.native_sums;
+    sim_.remote = options.remote;
   }
 
   std::vector<ScenarioResult> Run() {

@@ -10,9 +10,13 @@
 
 namespace sumonce {
 
+struct RemoteScenarios;
+
 struct RunnerOptions {
   std::string transport = "in_process";
   ExecutorOptions executor;
+  bool native_sums = false;                 // as RunOptions
+  const RemoteScenarios* remote = nullptr;  // as SimOptions
   std::string
       export_dir;  // adapters of export_adapter scenarios are written below it; empty: a temporary
   bool overwrite = false;

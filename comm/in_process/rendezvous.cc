@@ -5,12 +5,9 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "comm/call_check.h"
-#include "comm/errors.h"
 #include "comm/in_process/group_state.h"
-#include "comm/rank_list.h"
 
 namespace sumonce {
 
@@ -36,34 +33,15 @@ absl::Status Rendezvous::Enter(int slot, Call&& call, SplitKey split) {
   return match;
 }
 
+// Calls are compared where they lie; only a mismatch is worth a copy.
 absl::Status Rendezvous::CheckDeposits() const {
-  return deposits_.front().call.kind == CallKind::kSend ? CheckPeers() : CheckSame();
-}
-
-absl::Status Rendezvous::CheckSame() const {
-  int first_other = 0;
-  int others = 0;
-  for (int slot = 1; slot < size(); ++slot) {
-    if (SameCall(deposits_.front().call, deposits_[slot].call)) continue;
-    if (++others == 1) first_other = slot;
-  }
-  return others == 0 ? absl::OkStatus() : Mismatch(0, first_other, others - 1);
-}
-
-absl::Status Rendezvous::CheckPeers() const {
-  const Buffer& sent = deposits_[0].call.in;
-  const Buffer& received = deposits_[1].call.out;
-  if (sent.count == received.count && sent.dtype == received.dtype) return absl::OkStatus();
-  return Mismatch(0, 1, 0);
-}
-
-absl::Status Rendezvous::Mismatch(int a, int b, int more) const {
-  const std::vector<int>& ranks = members_.world_ranks;
-  std::string message =
-      absl::StrCat("rank ", ranks[a], " calls ", Describe(deposits_[a].call), " while rank ",
-                   ranks[b], " calls ", Describe(deposits_[b].call));
-  if (more > 0) absl::StrAppend(&message, ", as ", more, " more differ from rank ", ranks[a]);
-  return CollectiveMismatchError(absl::StrCat(message, " on group ", members_.group));
+  const auto differs = [&](const Deposit& deposit) {
+    return !CallsMatch(deposits_.front().call, deposit.call);
+  };
+  if (std::none_of(deposits_.begin() + 1, deposits_.end(), differs)) return absl::OkStatus();
+  std::vector<Call> calls;
+  for (const Deposit& deposit : deposits_) calls.push_back(deposit.call);
+  return CheckMatch(calls, members_.world_ranks, members_.group);
 }
 
 // By the last one to come.
@@ -163,19 +141,18 @@ void Rendezvous::AwaitHelpers() const {
 }
 
 std::string Rendezvous::WaitingFor(int slot) const {
-  const std::string call =
-      absl::StrCat(Describe(deposits_[slot].call), " on ", members_.group, ":");
-  if (matched()) return absl::StrCat(call, " its peers move the data");
-  return absl::StrCat(call, RanksIn(Deposit::State::kMissing, "missing"),
-                      RanksIn(Deposit::State::kWithdrawn, "gave it up without waiting"));
+  const Call& call = deposits_[slot].call;
+  if (matched()) return DescribeWait(call, members_.group, {}, {});
+  return DescribeWait(call, members_.group, RanksIn(Deposit::State::kMissing),
+                      RanksIn(Deposit::State::kWithdrawn));
 }
 
-std::string Rendezvous::RanksIn(Deposit::State state, const char* what) const {
+std::vector<int> Rendezvous::RanksIn(Deposit::State state) const {
   std::vector<int> ranks;
   for (int slot = 0; slot < size(); ++slot) {
     if (deposits_[slot].state == state) ranks.push_back(members_.world_ranks[slot]);
   }
-  return ranks.empty() ? "" : absl::StrCat(" ", RanksInWords(ranks), " ", what);
+  return ranks;
 }
 
 void Rendezvous::Reset() {

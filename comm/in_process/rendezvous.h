@@ -85,15 +85,12 @@ class Rendezvous {
 
   int size() const { return static_cast<int>(deposits_.size()); }
   absl::Status CheckDeposits() const;
-  absl::Status CheckSame() const;
-  absl::Status CheckPeers() const;
-  absl::Status Mismatch(int a, int b, int more) const;
   void Match();
   void MakeParts();
   int64_t MoveSlice(Slice& slice);
   bool TakeBack(int slot);
   void AwaitHelpers() const;
-  std::string RanksIn(Deposit::State state, const char* what) const;
+  std::vector<int> RanksIn(Deposit::State state) const;
 
   const Members& members_;
   std::vector<Deposit> deposits_;  // by slot

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Every shipped scenario of up to 8 ranks, a process per rank, but the one of 100 steps: as expected, nothing skipped,
+# and with the digest of tests/system/digests.txt. The two founding cases on as many processes as they have ranks, too.
+#   scenarios_test.sh MPIEXEC SUMONCE SOURCE_DIR WORK_DIR
+set -uo pipefail
+
+mpiexec=$1
+sumonce=$2
+source_dir=$3
+work_dir=$4
+failures=0
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+rm -rf "$work_dir"
+mkdir -p "$work_dir"
+
+# report NAME PROCESSES ARGS...: runs, and leaves the report's lines in $work_dir/NAME.json.
+report() {
+  local name=$1 processes=$2
+  "$mpiexec" --oversubscribe -np "$processes" "$sumonce" run "${@:3}" --comm mpi --color never \
+    --format console --format "json:$work_dir/$name.json" >"$work_dir/$name.out" 2>&1
+  local status=$?
+  ((status == 0)) || wrong "$name: status $status"
+  grep -qE '^sumonce: [1-9][0-9]* passed, 0 failed, 0 skipped$' "$work_dir/$name.out" || wrong "$name: not all passed"
+}
+
+# The digest of one scenario in a report: its line follows the name's.
+check_digests() {
+  local name digest found checked=0
+  while read -r name digest; do
+    grep -qF "\"name\": \"$name\"" "$1" || continue
+    found=$(grep -F -A 12 "\"name\": \"$name\"" "$1" | sed -n 's/.*"digest": "\([0-9a-f]*\)".*/\1/p' | head -n 1)
+    [[ $found == "$digest" ]] || wrong "$name has the digest '$found', expected $digest"
+    checked=$((checked + 1))
+  done <"$source_dir/tests/system/digests.txt"
+  ((checked >= $2)) || wrong "$checked digests were compared, expected $2"
+}
+
+wrong() {
+  failures=$((failures + 1))
+  echo "$1"
+}
+
+all=$(wc -l <"$source_dir/tests/system/digests.txt")
+mapfile -t files < <(find "$source_dir/scenarios" -name '*.textproto' ! -name '*_100_steps.textproto' | sort)
+report all 8 "${files[@]}"
+check_digests "$work_dir/all.json" "$all"
+report founding 4 "$source_dir/scenarios/lora/row_flag_missing.textproto" "$source_dir/scenarios/gdn/gamma_flagged.textproto"
+check_digests "$work_dir/founding.json" 2
+
+((failures == 0)) || cat "$work_dir"/*.out
+exit $((failures > 0))
