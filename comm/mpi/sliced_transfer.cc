@@ -169,7 +169,8 @@ void SlicedTransfer::ReduceChunk(int64_t begin, int64_t count) {
   }
   const bool scatters = call_.kind == CallKind::kReduceScatter;
   char* out = At(call_.out, (scatters ? 0 : slice.begin) + begin);
-  ReduceInRankOrder(call_.out.dtype, call_.op, in, count, {out});
+  void* const outs[] = {out};
+  ReduceInRankOrder(call_.out.dtype, call_.op, in, count, outs);
   for (int other = 0; other < size_; ++other) {
     if (other == slot_) continue;
     inputs_[other].pop_front();
