@@ -165,7 +165,9 @@ class Runner {
   void NameUpstream() {
     std::vector<Verdict*> upstream;
     for (auto& [name, verdict] : run_.numbers) {
-      if (verdict.mechanism == Mechanism::kUpstream) upstream.push_back(&verdict);
+      // Where a call of the finalizer is named already there is nothing to look for.
+      if (verdict.mechanism == Mechanism::kUpstream && verdict.operation.empty())
+        upstream.push_back(&verdict);
     }
     if (upstream.empty()) return;
     SimOptions keeping = options_;

@@ -29,10 +29,11 @@ struct Verdict {
   std::string coefficient;  // "tp", "1/tp", "none: a mixture", "none: per rank"; empty when right
   std::optional<double> factor;                // its value on this mesh, where it is one number
   GradClass grad_class = GradClass::kUnknown;  // along `axis`
-  std::string action;                   // what was done along it: "none", "SUM", "AVG", "SUM twice"
-  std::string rule;                     // the finalizer rule that claimed it, "" for none
-  std::string operation;                // UPSTREAM, NO_STATEMENT: the operation named
-  std::string shape;                    // "[64, 8] float64", the rank's own
+  std::string action;     // what was done along it: "none", "SUM", "AVG", "SUM twice"
+  std::string rule;       // the finalizer rule that claimed it, "" for none
+  std::string operation;  // UPSTREAM, NO_STATEMENT, a call of the finalizer that went wrong: the
+                          // operation named
+  std::string shape;      // "[64, 8] float64", the rank's own
   std::vector<std::string> per_rank;    // "rank 0: exactly zero", ...
   std::vector<std::string> evidence;    // sentences
   std::vector<std::string> affected;    // UPSTREAM: the parameters listed under it
