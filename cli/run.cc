@@ -84,6 +84,8 @@ int Run(const RunFlags& flags, Context& context) {
   options.executor = flags.transport.executor;
   options.native_sums = flags.transport.native_sums;
   options.overwrite = flags.output.force;
+  for (const FormatSpec& spec : flags.output.formats)
+    options.record_calls |= spec.format->needs_calls;
   const Transport& transport = **Transports().Find(options.transport);
   const absl::Status available = transport.probe();
   absl::StatusOr<std::unique_ptr<CureCosts>> costs = CureCosts::Create(flags.cost);

@@ -32,6 +32,7 @@ class Runner {
     run_.start = *std::move(start);
     SimResult result = Simulate(scenario_, edits_, run_.start, options_);
     run_.digest = result.digest;
+    run_.calls = std::move(result.calls);
     run_.run_status = result.status;
     if (!result.status.ok()) {
       run_.run_verdict = RunVerdict(result.status);
@@ -172,6 +173,7 @@ class Runner {
     if (upstream.empty()) return;
     SimOptions keeping = options_;
     keeping.keep_tapes = true;
+    keeping.now_us = nullptr;
     if (keeping.remote) {  // ordered sums are the same to the bit, and here all tapes are at hand
       keeping.transport = SimOptions().transport;
       keeping.remote = nullptr;

@@ -2,10 +2,12 @@
 // input besides the scenario's own result.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/recording.h"
 #include "sim/scenario.h"
 
 namespace sumonce {
@@ -118,6 +120,8 @@ struct ScenarioResult {
   double elapsed_us = 0;
   MeshSizes mesh;
   std::string reproduce;
+  // RunnerOptions::record_calls: what the ranks called, by world rank. Null: not recorded.
+  std::shared_ptr<const std::vector<RankCalls>> calls;
   const Scenario* scenario = nullptr;
 };
 
