@@ -89,7 +89,8 @@ class RankRun {
 
   absl::Status RunMicrobatch(const Microbatch& microbatch, int index, StepRecord& record) {
     auto tape = std::make_shared<NumericTape>(*mesh_, rank_, &comms_);
-    if (options_.keep_tapes && !kept_.tape) {
+    if (options_.keep_tapes && record.step == options_.keep_step &&
+        index == options_.keep_microbatch) {
       tape->KeepGradients();
       kept_ = {mesh_, model_, tape};
     }

@@ -25,8 +25,11 @@ struct SimOptions {
   bool native_sums = false;  // as RunOptions
   // Of a transport whose ranks are processes: those, and what they can simulate.
   const RemoteScenarios* remote = nullptr;
-  bool keep_tapes =
-      false;  // keeps every operation of the first recorded microbatch, for localisation
+  // Keeps every operation of one microbatch, for localisation: which step from 1 (of the run, or of
+  // the reference's own steps), which microbatch from 0.
+  bool keep_tapes = false;
+  int keep_step = 1;
+  int keep_microbatch = 0;
   // If set, the ranks' calls are recorded, with times by this clock: microseconds, never
   // decreasing, called by all ranks. No other result depends on it.
   std::function<double()> now_us;

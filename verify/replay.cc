@@ -127,12 +127,10 @@ class ReductionReplay {
   void Explain(const std::vector<int>& members) {
     const std::string place =
         absl::StrCat(Call(), " over ", reduction_.group, " [", JoinRanks(members), "]: ");
-    for (int member : members) {
-      if (Same(results_[member], results_[members[0]])) continue;
-      Add(Mechanism::kUpstream,
-          absl::StrCat(place, "ranks ", members[0], " and ", member, " got different results"));
-      return;
-    }
+    const bool alike = std::all_of(members.begin(), members.end(), [&](int member) {
+      return Same(results_[member], results_[members[0]]);
+    });
+    if (!alike) return Add(Mechanism::kUpstream, absl::StrCat(place, WhoGotWhat(members)));
     std::map<Mechanism, std::vector<std::string>> found;
     for (int member : members) {
       if (const auto instead = ExplainMember(members, member))
@@ -144,6 +142,22 @@ class ReductionReplay {
     } else {
       Add(found.begin()->first, absl::StrCat(place, absl::StrJoin(found.begin()->second, ", or ")));
     }
+  }
+
+  // The ranks did not get the same: "rank 1 got zeros, not the sum".
+  std::string WhoGotWhat(const std::vector<int>& members) const {
+    const Vector sum = SumOf(members);
+    const Vector zeros(sum.size(), 0.0);
+    std::vector<std::string> odd;
+    for (int member : members) {
+      const Vector total = TotalOf(member, members.size());
+      if (Same(total, sum)) continue;
+      const char* what = Same(total, zeros)             ? "zeros"
+                         : Same(total, inputs_[member]) ? "its own term"
+                                                        : "something else";
+      odd.push_back(absl::StrCat("rank ", member, " got ", what, ", not the sum"));
+    }
+    return absl::StrJoin(odd, "; ");
   }
 
   std::optional<SentInstead> ExplainMember(const std::vector<int>& members, int member) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace sumonce {
 namespace {
@@ -29,13 +30,17 @@ std::vector<size_t> Differing(std::span<const double> sent, std::span<const doub
   return differing;
 }
 
-// The bit of `own` whose flip gives `sent`, or -1.
+// The bit of `own` whose flip gives what is nearest to `sent`, or -1.
 int FlippedBit(double sent, double own, double allowed) {
   const uint64_t bits = std::bit_cast<uint64_t>(own);
+  int nearest = -1;
   for (int bit = 0; bit < 64; ++bit) {
-    if (Near(sent, std::bit_cast<double>(bits ^ (uint64_t{1} << bit)), allowed)) return bit;
+    const double distance = std::fabs(sent - std::bit_cast<double>(bits ^ (uint64_t{1} << bit)));
+    if (!(distance <= allowed)) continue;
+    nearest = bit;
+    allowed = distance;
   }
-  return -1;
+  return nearest;
 }
 
 // Whether each differing element is, up to rounding, some other number that the rank put into the
@@ -76,6 +81,21 @@ std::optional<SentInstead> ExplainSent(std::span<const double> sent, const SentF
                      sent.size(), " places, from element ", differing[0], " on")};
   }
   return std::nullopt;
+}
+
+std::string WhoSentWhat(std::span<const int> members, std::span<const std::vector<double>> inputs,
+                        std::span<const double> total, double allowed) {
+  std::vector<std::string> found;
+  for (size_t r = 0; r < members.size(); ++r) {
+    std::vector<double> sent(total.begin(), total.end());
+    for (size_t s = 0; s < members.size(); ++s) {
+      for (size_t i = 0; i < sent.size() && s != r; ++i) sent[i] -= inputs[s][i];
+    }
+    const SentFrom from{.own = inputs[r], .earlier = {}, .neighbours = inputs[r]};
+    if (const auto instead = ExplainSent(sent, from, allowed))
+      found.push_back(absl::StrCat("rank ", members[r], "'s term ", instead->what));
+  }
+  return absl::StrJoin(found, ", or ");
 }
 
 }  // namespace sumonce

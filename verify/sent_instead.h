@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "sim/scenario.h"
 
@@ -25,5 +26,10 @@ struct SentInstead {
 // nothing that we know of.
 std::optional<SentInstead> ExplainSent(std::span<const double> sent, const SentFrom& from,
                                        double allowed);
+
+// Which rank's term explains `total`, where it is not the sum of `inputs`: "rank 1's term is
+// missing"; several that would: "..., or ..."; "" if none. `members`: the ranks' numbers.
+std::string WhoSentWhat(std::span<const int> members, std::span<const std::vector<double>> inputs,
+                        std::span<const double> total, double allowed);
 
 }  // namespace sumonce
