@@ -23,6 +23,7 @@ struct ModelNames {
   std::vector<std::string> operations;  // all, collectives and the finalizer's calls too
   std::vector<std::string> linears;     // modules that can have an adapter
   std::vector<std::string> calls;       // the labels of what moves between ranks
+  bool finalizer_known = true;
 };
 
 // Modules with an adapter, when every linear is a target.
@@ -54,17 +55,19 @@ void AddCalls(const Tape& tape, const Mesh& mesh, std::vector<std::string>& call
   }
 }
 
-absl::Status AddFinalizerCalls(const Scenario& scenario, const Mesh& mesh, Model& model,
-                               ModelNames& names) {
-  SUMONCE_ASSIGN_OR_RETURN(const FinalizePreset preset, Finalizers().Find(scenario.finalizer));
-  for (const FinalizeStep& step : preset.steps) {
+// Of a finalizer that does not exist nothing is known, and the mistake is elsewhere.
+void AddFinalizerCalls(const Scenario& scenario, const Mesh& mesh, Model& model,
+                       ModelNames& names) {
+  const absl::StatusOr<FinalizePreset> preset = Finalizers().Find(scenario.finalizer);
+  names.finalizer_known = preset.ok();
+  if (!preset.ok()) return;
+  for (const FinalizeStep& step : preset->steps) {
     for (const FinalizeCall& call :
          CallsOf(step, EffectiveFinalizeConfig(scenario), mesh, model.params().all())) {
       names.calls.push_back(call.label);
       names.operations.push_back(call.label);
     }
   }
-  return absl::OkStatus();
 }
 
 absl::Status AddOperations(const Scenario& scenario, const Mesh& mesh, Model& model,
@@ -98,7 +101,7 @@ absl::StatusOr<ModelNames> NamesOf(const Scenario& scenario) {
     (param.requires_grad ? names.trainable : names.frozen).push_back(param.name);
   }
   SUMONCE_RETURN_IF_ERROR(AddOperations(scenario, mesh, model, names));
-  SUMONCE_RETURN_IF_ERROR(AddFinalizerCalls(scenario, mesh, model, names));
+  AddFinalizerCalls(scenario, mesh, model, names);
   return names;
 }
 
@@ -217,6 +220,7 @@ void CheckGlobs(const Block& root, Reading& reading) {
     const bool of_mesh = use.kind == GlobUse::Kind::kCollective ||
                          use.kind == GlobUse::Kind::kOperation || use.kind == GlobUse::Kind::kCall;
     if (of_mesh && !reading.mesh_known) continue;
+    if (use.kind == GlobUse::Kind::kCall && !names->finalizer_known) continue;
     if (use.kind == GlobUse::Kind::kCall) CheckNamesOne(use, names->calls, reading);
     if (MatchesAny(use, (*names).*TextOf(use.kind).names)) continue;
     reading.mistakes->Add(use.block.At(use.field, use.index), Unmatched(use, *names));
