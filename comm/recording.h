@@ -58,7 +58,7 @@ struct RankCalls {
 
 struct RecorderOptions {
   std::function<double()> now_us;  // microseconds, never decreasing; called by all ranks
-  int64_t max_calls = 1 << 20;     // kept of all ranks together, in equal parts
+  int64_t max_calls = 1 << 19;     // kept of all ranks together, in equal parts
 };
 
 class CallRecorder {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "base/digest.h"
 #include "base/status.h"
 #include "sim/data.h"
@@ -136,12 +135,23 @@ class RankRun {
     }
   }
 
+  // Of the call that the parameter travels in, which may bear another rule's name; "": alone.
+  static std::string LabelOfCall(const std::vector<FinalizeCall>& calls, const Param& param) {
+    for (const FinalizeCall& call : calls) {
+      if (std::find(call.params.begin(), call.params.end(), &param) != call.params.end())
+        return call.label;
+    }
+    return "";
+  }
+
   absl::Status Finalize(StepRecord& record) {
     for (Param& param : model_->params().all()) {
       if (param.requires_grad) record.params[param.name].contribution = param.main_grad.Clone();
     }
     int index = 0;  // of the step
     for (const FinalizeStep& step : preset_.steps) {
+      const std::vector<FinalizeCall> calls =
+          CallsOf(step, config_, *mesh_, model_->params().all());
       SUMONCE_RETURN_IF_ERROR(RunFinalizeStep(step, config_, *mesh_, rank_, &comms_,
                                               record.num_tokens, model_->params().all()));
       for (Param& param : model_->params().all()) {
@@ -153,7 +163,7 @@ class RankRun {
           entry.log.push_back({.group = rule->group,
                                .map = rule->map,
                                .divided = rule->divide_by_group,
-                               .operation = absl::StrCat("finalizer ", step.name, "/", rule->name),
+                               .operation = LabelOfCall(calls, param),
                                .step = index});
         }
         entry.after.push_back(param.main_grad.Clone());

@@ -29,7 +29,7 @@ class ReductionReplay {
  public:
   ReductionReplay(const Mesh& mesh, const ComparedStep& step, const std::string& param,
                   size_t index, const Tolerance& tolerance)
-      : mesh_(mesh), step_(step), param_(param), index_(index), tolerance_(tolerance) {
+      : mesh_(mesh), step_(step), param_(param) {
     const ParamRecord& first = step.ranks[0]->params.at(param);
     reduction_ = first.log[index];
     group_ = mesh.GroupOf(AxesOfGroup(reduction_.group), reduction_.group);
@@ -77,6 +77,14 @@ class ReductionReplay {
     return sum;
   }
 
+  // What every member gets, to the bit if sums are ordered: divided last, as the communicators do.
+  Vector ExpectedOf(const std::vector<int>& members) const {
+    Vector expected = SumOf(members);
+    if (reduction_.map != Map::kAvg) return expected;
+    for (double& value : expected) value /= static_cast<double>(members.size());
+    return expected;
+  }
+
   // What the ranks' terms add up to, from a result.
   Vector TotalOf(int rank, size_t ranks) const {
     Vector total = results_[rank];
@@ -97,10 +105,9 @@ class ReductionReplay {
     for (int rank = 0; rank < mesh_.world_size(); ++rank) {
       const std::vector<int> members = mesh_.Ranks(group, rank);
       if (members[0] != rank) continue;
-      const Vector sum = SumOf(members);
-      const bool right = std::all_of(members.begin(), members.end(), [&](int member) {
-        return Same(TotalOf(member, members.size()), sum);
-      });
+      const Vector expected = ExpectedOf(members);
+      const bool right = std::all_of(members.begin(), members.end(),
+                                     [&](int member) { return Same(results_[member], expected); });
       if (!right) wrong.push_back(members);
     }
     return wrong;
@@ -146,15 +153,15 @@ class ReductionReplay {
 
   // The ranks did not get the same: "rank 1 got zeros, not the sum".
   std::string WhoGotWhat(const std::vector<int>& members) const {
-    const Vector sum = SumOf(members);
-    const Vector zeros(sum.size(), 0.0);
+    const Vector expected = ExpectedOf(members);
+    const Vector zeros(expected.size(), 0.0);
     std::vector<std::string> odd;
     for (int member : members) {
-      const Vector total = TotalOf(member, members.size());
-      if (Same(total, sum)) continue;
-      const char* what = Same(total, zeros)             ? "zeros"
-                         : Same(total, inputs_[member]) ? "its own term"
-                                                        : "something else";
+      const Vector& result = results_[member];
+      if (Same(result, expected)) continue;
+      const char* what = Same(result, zeros)             ? "zeros"
+                         : Same(result, inputs_[member]) ? "its own term"
+                                                         : "something else";
       odd.push_back(absl::StrCat("rank ", member, " got ", what, ", not the sum"));
     }
     return absl::StrJoin(odd, "; ");
@@ -175,9 +182,10 @@ class ReductionReplay {
   Vector BufferOf(int rank) const {
     Vector buffer;
     for (const auto& [name, record] : step_.ranks[rank]->params) {
-      const bool travels = index_ < record.log.size() &&
-                           record.log[index_].operation == reduction_.operation &&
-                           record.log[index_].step == reduction_.step;
+      const bool travels =
+          std::any_of(record.log.begin(), record.log.end(), [&](const Reduction& other) {
+            return other.operation == reduction_.operation && other.step == reduction_.step;
+          });
       if (!travels) continue;
       const Vector input = InputOf(record);
       buffer.insert(buffer.end(), input.begin(), input.end());
@@ -222,8 +230,6 @@ class ReductionReplay {
   const Mesh& mesh_;
   const ComparedStep& step_;
   const std::string& param_;
-  size_t index_;
-  const Tolerance& tolerance_;
   Reduction reduction_;
   Group group_;
   std::vector<Vector> inputs_;   // by world rank
