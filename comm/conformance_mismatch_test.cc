@@ -94,6 +94,8 @@ TEST_P(Mismatches, CountsBeyondMemoryAreRefused) {
                 EXPECT_THAT(MessageOf(status), HasSubstr("more than memory can hold"));
               };
               refused(CallKind::kAllReduce, kMost / 4, kMost / 4);
+              const int64_t per_rank = kMost / 8 / world.size() + 1;
+              refused(CallKind::kAllReduce, per_rank, per_rank);
               refused(CallKind::kAllGather, kMost / 4, kMost);
               refused(CallKind::kReduceScatter, 0, int64_t{1} << 62);
               refused(CallKind::kSend, kMost, 0);

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-using Terms = std::vector<std::vector<double>>;  // by rank
+using ByRank = std::vector<std::vector<double>>;
 
 Tensor TensorOf(const std::vector<double>& values) {
   return Tensor({Plain(Dim::kIn, static_cast<int64_t>(values.size()))}, values);
@@ -19,7 +19,7 @@ Tensor TensorOf(const std::vector<double>& values) {
 
 // One parameter "w" on every rank: what it had, and what the one reduction left.
 struct Step {
-  Step(const Terms& before, const Terms& after, ParamRecord::Reduction reduction) {
+  Step(const ByRank& before, const ByRank& after, ParamRecord::Reduction reduction) {
     reduction.operation = "finalizer step/rule";
     for (size_t rank = 0; rank < before.size(); ++rank) {
       StepRecord& record = records.emplace_back();
@@ -44,24 +44,24 @@ struct Step {
 // Three ranks: neither 1/3 nor a sum of three tenths is a float64, and the bits are the
 // communicator's all the same.
 TEST(Replay, IsSilentToTheBit) {
-  const Terms before = {{0.1, 1.0}, {0.1, 2.0}, {0.1, 4.0}};
+  const ByRank before = {{0.1, 1.0}, {0.1, 2.0}, {0.1, 4.0}};
   const double tenths = (0.1 + 0.1) + 0.1;
   EXPECT_FALSE(
-      Step(before, Terms(3, {tenths, 7.0}), {.group = "dp", .map = Map::kSum}).Find({.dp = 3}));
-  EXPECT_FALSE(Step(before, Terms(3, {tenths / 3, 7.0 / 3}), {.group = "dp", .map = Map::kAvg})
+      Step(before, ByRank(3, {tenths, 7.0}), {.group = "dp", .map = Map::kSum}).Find({.dp = 3}));
+  EXPECT_FALSE(Step(before, ByRank(3, {tenths / 3, 7.0 / 3}), {.group = "dp", .map = Map::kAvg})
                    .Find({.dp = 3}));
   const double third = 1.0 / 3;
   const double scaled = (0.1 * third + 0.1 * third) + 0.1 * third;
   const double other = (1.0 * third + 2.0 * third) + 4.0 * third;
   EXPECT_FALSE(
-      Step(before, Terms(3, {scaled, other}), {.group = "dp", .map = Map::kSum, .divided = true})
+      Step(before, ByRank(3, {scaled, other}), {.group = "dp", .map = Map::kSum, .divided = true})
           .Find({.dp = 3}));
 }
 
 TEST(Replay, FindsALostTermUnderEveryMap) {
-  const Terms before = {{1, 10}, {2, 20}, {4, 40}, {8, 80}};
+  const ByRank before = {{1, 10}, {2, 20}, {4, 40}, {8, 80}};
   const auto lost = [&](const std::vector<double>& result, ParamRecord::Reduction reduction) {
-    const auto fault = Step(before, Terms(4, result), std::move(reduction)).Find({.dp = 4});
+    const auto fault = Step(before, ByRank(4, result), std::move(reduction)).Find({.dp = 4});
     ASSERT_TRUE(fault);
     EXPECT_EQ(fault->mechanism, Mechanism::kLostContribution);
     EXPECT_EQ(fault->operation, "finalizer step/rule");
@@ -77,7 +77,7 @@ TEST(Replay, FindsALostTermUnderEveryMap) {
 
 // tp 2 x dp 2, ranks in the order tp, dp: the group that is right is not spoken of.
 TEST(Replay, NamesTheGroupThatIsWrong) {
-  const Terms before = {{1}, {2}, {4}, {8}};
+  const ByRank before = {{1}, {2}, {4}, {8}};
   const auto fault = Step(before, {{5}, {10}, {5}, {10}}, {.group = "dp", .map = Map::kSum})
                          .Find({.tp = 2, .dp = 2});
   EXPECT_FALSE(fault);
@@ -109,11 +109,11 @@ TEST(Replay, SaysWhoGotSomethingElse) {
 }
 
 TEST(Replay, CountsTheTermsOfSeveralRanks) {
-  const Terms before = {{1, 0, 3, 1}, {2, 5, 1, 0}, {4, 1, 1, 7}, {0, 8, 2, 1}};
+  const ByRank before = {{1, 0, 3, 1}, {2, 5, 1, 0}, {4, 1, 1, 7}, {0, 8, 2, 1}};
   std::vector<double> result(4);
   for (int i = 0; i < 4; ++i) result[i] = before[0][i] + 3 * before[2][i];
   const auto fault =
-      Step(before, Terms(4, result), {.group = "dp", .map = Map::kSum}).Find({.dp = 4});
+      Step(before, ByRank(4, result), {.group = "dp", .map = Map::kSum}).Find({.dp = 4});
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->mechanism, Mechanism::kLostContribution);
   EXPECT_THAT(fault->evidence[0], HasSubstr("rank 1's term is there 0 times, rank 2's term is "
@@ -123,14 +123,14 @@ TEST(Replay, CountsTheTermsOfSeveralRanks) {
 // Nothing explains it: the call is named, and no more is claimed.
 TEST(Replay, ClaimsNoMoreThanTheCall) {
   const auto fault =
-      Step({{1, 2, 3}, {2, 1, 5}}, Terms(2, {0.3, 9, -4}), {.group = "dp", .map = Map::kSum})
+      Step({{1, 2, 3}, {2, 1, 5}}, ByRank(2, {0.3, 9, -4}), {.group = "dp", .map = Map::kSum})
           .Find({.dp = 2});
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->mechanism, Mechanism::kUpstream);
   EXPECT_THAT(fault->evidence[0], HasSubstr("no one rank's term explains it"));
 }
 
-// Ranks with different logs made different calls: they cannot be replayed together.
+// ByRank with different logs made different calls: they cannot be replayed together.
 TEST(Replay, NeedsOneLogOfAllRanks) {
   Step step({{1}, {2}}, {{1}, {2}}, {.group = "dp", .map = Map::kSum});
   EXPECT_TRUE(step.Find({.dp = 2}));
