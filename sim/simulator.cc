@@ -279,7 +279,7 @@ SimResult SimulateHere(const Scenario& scenario, std::span<const Edit> edits, co
                   if (options.keep_tapes) result.tapes[rank] = run.kept();
                   return status;
                 });
-  // Of a transport with a process per rank only this process's calls are here: the others' join
+  // Of a transport with a process per rank only this process's calls are here. The others' would join
   // them at process 0, by Transport::processes' SendToRoot, each in the place of its rank.
   if (recorder) result.calls = recorder->Take();
   return result;
