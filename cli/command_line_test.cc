@@ -139,6 +139,19 @@ TEST_F(CommandLine, AllSkippedIsSeventySeven) {
   EXPECT_EQ(Sumonce({"run", root_.string()}).status, 77);
 }
 
+// The engine records calls only for a report that shows them; a proof has none.
+TEST_F(CommandLine, CallsAreRecordedForATraceOnly) {
+  EXPECT_EQ(Sumonce({"run", root_.string(), "--format", "json"}).status, 0);
+  EXPECT_FALSE(options_.back().record_calls);
+  const Call call = Sumonce({"run", root_.string(), "--format", "trace:" + Path("t.json")});
+  EXPECT_EQ(call.status, 0) << call.err;
+  EXPECT_TRUE(options_.back().record_calls);
+  EXPECT_THAT(Read("t.json"), HasSubstr("\"traceEvents\""));
+  const Call proof = Sumonce({"prove", root_.string(), "--format", "trace"});
+  EXPECT_EQ(proof.status, 4);
+  EXPECT_THAT(proof.err, HasSubstr("a proof runs no ranks and has no calls to show"));
+}
+
 // The scenario that runs is finished and reported, the next does not begin, and the handlers are
 // the old ones again.
 TEST_F(CommandLine, InterruptFinishesTheScenarioAndIsTwo) {

@@ -29,6 +29,12 @@ absl::StatusOr<std::unique_ptr<Outputs>> Outputs::Open(const OutputFlags& flags,
       return absl::InvalidArgumentError(
           absl::StrCat("--format: ", spec.path, " is named twice; give each format its own file"));
     }
+    if (proof_only && spec.format->needs_calls) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--format ", spec.format->name,
+                       ": a proof runs no ranks and has no calls to show; use "
+                       "`sumonce run`"));
+    }
     std::ostream* stream = &io.out;
     if (!spec.path.empty()) {
       SUMONCE_ASSIGN_OR_RETURN(auto file, OutputFile::Open(spec.path, flags.force));

@@ -1,5 +1,6 @@
 #include "comm/call_check.h"
 
+#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -21,9 +22,14 @@ bool NeedsIn(const Call& call, int rank) {
 
 bool NeedsOut(const Call& call) { return HasPayload(call.kind) && call.kind != CallKind::kSend; }
 
-absl::Status CheckBuffer(const Call& call, const Buffer& buffer, const char* name) {
+// `size`: a call multiplies counts by the group's size, and by the bytes of an element.
+absl::Status CheckBuffer(const Call& call, const Buffer& buffer, const char* name, int size) {
   if (buffer.count < 0)
     return Invalid(call, absl::StrCat(name, " has the negative count ", buffer.count));
+  if (buffer.count > std::numeric_limits<int64_t>::max() / SizeOf(buffer.dtype) / size) {
+    return Invalid(call, absl::StrCat(name, " has ", buffer.count,
+                                      " elements, more than memory can hold"));
+  }
   if (buffer.data == nullptr && buffer.count > 0)
     return Invalid(call, absl::StrCat(name, " is null"));
   if (buffer.memory != MemoryKind::kHost) {
@@ -126,8 +132,8 @@ absl::Status CheckCall(const Call& call, int rank, int size) {
   SUMONCE_RETURN_IF_ERROR(CheckRoot(call, size));
   const bool needs_in = NeedsIn(call, rank);
   const bool needs_out = NeedsOut(call);
-  if (needs_in) SUMONCE_RETURN_IF_ERROR(CheckBuffer(call, call.in, "in"));
-  if (needs_out) SUMONCE_RETURN_IF_ERROR(CheckBuffer(call, call.out, "out"));
+  if (needs_in) SUMONCE_RETURN_IF_ERROR(CheckBuffer(call, call.in, "in", size));
+  if (needs_out) SUMONCE_RETURN_IF_ERROR(CheckBuffer(call, call.out, "out", size));
   if (!needs_in || !needs_out) return absl::OkStatus();
   if (call.in.dtype != call.out.dtype) {
     return Invalid(call, absl::StrCat("in is ", ToAbsl(Name(call.in.dtype)), " and out ",

@@ -1,5 +1,8 @@
-// What the conformance suites run over: every registered transport, executor and world size, and
-// inputs in whose sums the order of the terms shows.
+// What the conformance suites run over: every registered transport, executor and world size, each
+// as it is and behind the wrappers, which must not show; and inputs in whose sums the order of the
+// terms shows.
+//
+// A body uses its own rank's data only, and asserts inside or on what ranks of this process left.
 //
 // A transport with a process per rank is run when SUMONCE_CONFORMANCE_TRANSPORT names it: then
 // every process that its launcher started runs the same tests at the same time, and a failure of
@@ -21,24 +24,47 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/status.h"
 #include "comm/communicator.h"
+#include "comm/errors.h"
+#include "comm/fault.h"
+#include "comm/recording.h"
 #include "comm/transport.h"
 #include "gtest/gtest.h"
 
 namespace sumonce {
 
+enum class Wrapping { kNone, kRecording, kFaultless, kBoth };
+
 struct ConformanceCase {
   std::string transport;
   ExecutorKind executor = ExecutorKind::kFibers;
   int size = 1;
+  Wrapping wrapping = Wrapping::kNone;
 };
 
-inline void PrintTo(const ConformanceCase& parameters, std::ostream* out) {
-  *out << parameters.transport << ", " << Name(parameters.executor) << ", " << parameters.size
-       << " ranks";
+inline std::string NameOf(Wrapping wrapping) {
+  switch (wrapping) {
+    case Wrapping::kNone:
+      return "";
+    case Wrapping::kRecording:
+      return "recording_";
+    case Wrapping::kFaultless:
+      return "faultless_";
+    case Wrapping::kBoth:
+      return "faultless_recording_";
+  }
+  return "";
 }
 
-inline std::vector<ConformanceCase> ConformanceCases(const std::vector<int>& sizes) {
+inline void PrintTo(const ConformanceCase& parameters, std::ostream* out) {
+  *out << NameOf(parameters.wrapping) << parameters.transport << ", " << Name(parameters.executor)
+       << ", " << parameters.size << " ranks";
+}
+
+// Every transport and executor at each of these sizes; wrapped at `wrapped_sizes`.
+inline std::vector<ConformanceCase> ConformanceCases(const std::vector<int>& sizes,
+                                                     const std::vector<int>& wrapped_sizes) {
   const char* named = std::getenv("SUMONCE_CONFORMANCE_TRANSPORT");
   std::vector<ConformanceCase> cases;
   for (const auto& [name, transport] : Transports().all()) {
@@ -46,8 +72,16 @@ inline std::vector<ConformanceCase> ConformanceCases(const std::vector<int>& siz
     std::vector<ExecutorKind> executors = transport.executors;
     if (transport.processes) executors = {ExecutorKind::kThreads};  // which it ignores
     for (ExecutorKind executor : executors) {
-      for (int size : sizes) {
-        if (size <= transport.max_world_size) cases.push_back({name, executor, size});
+      const auto add = [&](int size, Wrapping wrapping) {
+        // A thread a rank: no gain beyond a few dozen.
+        const bool too_many = executor == ExecutorKind::kThreads && size > 64;
+        if (size <= transport.max_world_size && !too_many)
+          cases.push_back({name, executor, size, wrapping});
+      };
+      for (int size : sizes) add(size, Wrapping::kNone);
+      for (int size : wrapped_sizes) {
+        for (Wrapping wrapping : {Wrapping::kRecording, Wrapping::kFaultless, Wrapping::kBoth})
+          add(size, wrapping);
       }
     }
   }
@@ -56,7 +90,7 @@ inline std::vector<ConformanceCase> ConformanceCases(const std::vector<int>& siz
 
 inline std::string CaseName(const testing::TestParamInfo<ConformanceCase>& info) {
   const bool processes = (*Transports().Find(info.param.transport))->processes != nullptr;
-  return info.param.transport + "_" +
+  return NameOf(info.param.wrapping) + info.param.transport + "_" +
          (processes ? "" : std::string(Name(info.param.executor)) + "_") +
          std::to_string(info.param.size);
 }
@@ -129,15 +163,40 @@ class ConformanceTest : public testing::TestWithParam<ConformanceCase> {
     return group_->rank() < size() ? 1 : 0;
   }
 
+  bool wrapped() const { return GetParam().wrapping != Wrapping::kNone; }
+
   absl::Status Run(const RankBody& body) const { return RunSchedule(0, body); }
   absl::Status RunSchedule(uint64_t schedule, const RankBody& body) const {
+    return RunOn(transport(), GetParam().executor, schedule, body);
+  }
+  absl::Status RunOn(const Transport& transport, ExecutorKind executor, uint64_t schedule,
+                     const RankBody& body) const {
     RunOptions options{.world_size = size(), .native_sums = native()};
-    options.executor.kind = GetParam().executor;
+    options.executor.kind = executor;
     options.executor.schedule = schedule;
-    return transport().run(options, body);
+    std::atomic<int64_t> ticks = 0;
+    CallRecorder recorder(size(), {.now_us = [&ticks] { return static_cast<double>(ticks++); }});
+    return transport.run(options,
+                         [&](Communicator& world) { return RunWrapped(recorder, world, body); });
   }
 
  private:
+  absl::Status RunWrapped(CallRecorder& recorder, Communicator& world, const RankBody& body) const {
+    const Wrapping wrapping = GetParam().wrapping;
+    if (wrapping == Wrapping::kNone) return body(world);
+    Communicator* inner = &world;
+    std::unique_ptr<Communicator> recording;
+    if (wrapping != Wrapping::kFaultless) {
+      recording = recorder.Wrap(*inner);
+      inner = recording.get();
+    }
+    if (wrapping == Wrapping::kRecording) return body(*inner);
+    FaultInjector injector({}, group_ != nullptr);
+    const std::unique_ptr<Communicator> faultless = injector.Wrap(*inner);
+    SUMONCE_RETURN_IF_ERROR(body(*faultless));
+    return injector.CheckAllActed();
+  }
+
   ProcessGroup* group_ = nullptr;
 };
 
@@ -147,6 +206,8 @@ template <>
 inline constexpr DType kDType<double> = DType::kFloat64;
 template <>
 inline constexpr DType kDType<float> = DType::kFloat32;
+template <>
+inline constexpr DType kDType<Float16> = DType::kFloat16;
 template <>
 inline constexpr DType kDType<BFloat16> = DType::kBFloat16;
 template <>
@@ -171,6 +232,8 @@ T InputOf(int rank, int64_t index) {
   const double value = kValues[(rank * 5 + index * 3) % 7];
   if constexpr (std::is_same_v<T, BFloat16>) {
     return BFloat16::FromFloat(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<T, Float16>) {
+    return {static_cast<uint16_t>(rank * 7919 + index * 31)};  // any bits: moved, never reduced
   } else if constexpr (std::is_integral_v<T>) {
     return static_cast<T>((rank + 1) * 7919 - index % 1000 * 104729 / 8);
   } else {
@@ -182,6 +245,14 @@ template <typename T>
 std::vector<T> InputsOf(int rank, int64_t count) {
   std::vector<T> values(count);
   for (int64_t i = 0; i < count; ++i) values[i] = InputOf<T>(rank, i);
+  return values;
+}
+
+// `count` elements behind `begin`, of what `rank` has.
+template <typename T>
+std::vector<T> InputsOf(int rank, int64_t begin, int64_t count) {
+  std::vector<T> values(count);
+  for (int64_t i = 0; i < count; ++i) values[i] = InputOf<T>(rank, begin + i);
   return values;
 }
 
@@ -258,6 +329,44 @@ testing::AssertionResult SameBits(const std::vector<T>& actual, const std::vecto
     }
   }
   return testing::AssertionSuccess();
+}
+
+inline std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
+
+// How a transport must fail: the same on every rank.
+class FailureConformanceTest : public ConformanceTest {
+ protected:
+  // Runs a body whose status each rank is expected to see; returns the run's and checks that of
+  // every rank.
+  absl::Status RunSeeing(RunFailure kind, const RankBody& body) {
+    std::atomic<int> seen = 0;
+    const absl::Status result = Run([&](Communicator& world) {
+      const absl::Status status = body(world);
+      if (KindOf(status) == kind) ++seen;
+      return status;
+    });
+    EXPECT_EQ(seen, ranks_here()) << result;
+    EXPECT_EQ(KindOf(result), kind) << result;
+    return result;
+  }
+
+  // The last rank makes `odd`, all others `usual`; `out` must stay as it was.
+  std::string MismatchOf(const Call& usual, const Call& odd) {
+    return MessageOf(RunSeeing(RunFailure::kCollectiveMismatch, [&](Communicator& world) {
+      std::vector<double> in(64 * world.size(), 1.0);
+      std::vector<double> out(64 * world.size(), -3.0);
+      Call call = world.rank() == world.size() - 1 ? odd : usual;
+      call.in.data = in.data();
+      call.out.data = out.data();
+      const absl::Status status = world.Run(call);
+      EXPECT_EQ(out, std::vector<double>(out.size(), -3.0)) << "data moved";
+      return status;
+    }));
+  }
+};
+
+inline Call MakeCall(CallKind kind, int64_t count, const std::string& label) {
+  return {.kind = kind, .in = {nullptr, count}, .out = {nullptr, count}, .label = label};
 }
 
 }  // namespace sumonce

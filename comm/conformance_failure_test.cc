@@ -16,38 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
-
-class Failures : public ConformanceTest {
- protected:
-  // Runs a body whose status each rank is expected to see; returns the run's and checks that of
-  // every rank.
-  absl::Status RunSeeing(RunFailure kind, const RankBody& body) {
-    std::atomic<int> seen = 0;  // by those that live here
-    const absl::Status result = Run([&](Communicator& world) {
-      const absl::Status status = body(world);
-      if (KindOf(status) == kind) ++seen;
-      return status;
-    });
-    EXPECT_EQ(seen, ranks_here()) << result;
-    EXPECT_EQ(KindOf(result), kind) << result;
-    return result;
-  }
-
-  // The last rank makes `odd`, all others `usual`; `out` must stay as it was.
-  std::string MismatchOf(const Call& usual, const Call& odd) {
-    return MessageOf(RunSeeing(RunFailure::kCollectiveMismatch, [&](Communicator& world) {
-      std::vector<double> in(64 * world.size(), 1.0);
-      std::vector<double> out(64 * world.size(), -3.0);
-      Call call = world.rank() == world.size() - 1 ? odd : usual;
-      call.in.data = in.data();
-      call.out.data = out.data();
-      const absl::Status status = world.Run(call);
-      EXPECT_EQ(out, std::vector<double>(out.size(), -3.0)) << "data moved";
-      return status;
-    }));
-  }
-};
+class Failures : public FailureConformanceTest {};
 
 // Rank 0's part: by each peer's hello it is past all earlier calls.
 void AbortWhenAllHaveStarted(Communicator& world, Communicator& twin, const absl::Status& reason) {
@@ -58,10 +27,6 @@ void AbortWhenAllHaveStarted(Communicator& world, Communicator& twin, const absl
   world.Abort(reason);
   world.Abort(absl::InternalError("too late: the first counts"));
   EXPECT_EQ((*pending)->Wait(), reason);
-}
-
-Call MakeCall(CallKind kind, int64_t count, const std::string& label) {
-  return {.kind = kind, .in = {nullptr, count}, .out = {nullptr, count}, .label = label};
 }
 
 TEST_P(Failures, OtherKind) {
@@ -374,7 +339,8 @@ TEST_P(Failures, AWorkIsWaitedForOnce) {
             absl::OkStatus());
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, Failures, testing::ValuesIn(ConformanceCases({2, 3, 4, 8, 16, 64})),
+INSTANTIATE_TEST_SUITE_P(Every, Failures,
+                         testing::ValuesIn(ConformanceCases({2, 3, 4, 8, 16, 64}, {2, 5, 8})),
                          CaseName);
 
 }  // namespace

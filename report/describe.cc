@@ -69,7 +69,7 @@ std::string_view Meaning(Mechanism mechanism) {
     case Mechanism::kWrongGroup:
       return "reduced over other ranks than it needs";
     case Mechanism::kLostContribution:
-      return "a rank's, a microbatch's or a use's term is absent";
+      return "a rank's, a microbatch's or a use's term is absent, or there more than once";
     case Mechanism::kStale:
       return "a term of an earlier step is still in the buffer";
     case Mechanism::kUpstream:

@@ -8,6 +8,8 @@ const std::vector<ReportFormat>& ReportFormats() {
       {"json", "proto/report.proto as JSON, written at the end", MakeJsonReporter},
       {"junit", "JUnit XML, a suite per area, written at the end", MakeJunitReporter},
       {"github", "annotations of GitHub Actions", MakeGithubReporter},
+      {"trace", "the calls between ranks as a Chrome trace, for ui.perfetto.dev", MakeTraceReporter,
+       true},
   };
   return formats;
 }

@@ -15,6 +15,7 @@ struct ReportFormat {
   std::string summary;  // one line, for --help
   // The reporter writes to `out`, which outlives it.
   std::unique_ptr<Reporter> (*make)(std::ostream& out, const ReporterOptions& options);
+  bool needs_calls = false;  // shows ScenarioResult::calls: only then are they recorded
 };
 
 const std::vector<ReportFormat>& ReportFormats();
@@ -29,5 +30,6 @@ std::unique_ptr<Reporter> MakeProofConsoleReporter(std::ostream& out,
 std::unique_ptr<Reporter> MakeJsonReporter(std::ostream& out, const ReporterOptions& options);
 std::unique_ptr<Reporter> MakeJunitReporter(std::ostream& out, const ReporterOptions& options);
 std::unique_ptr<Reporter> MakeGithubReporter(std::ostream& out, const ReporterOptions& options);
+std::unique_ptr<Reporter> MakeTraceReporter(std::ostream& out, const ReporterOptions& options);
 
 }  // namespace sumonce

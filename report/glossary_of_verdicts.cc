@@ -55,7 +55,7 @@ constexpr MechanismEntry kMechanisms[] = {
     {Mechanism::kDeadlock, "every rank waits for another", "find the call that one rank skips",
      "hang/skipped_collective"},
     {Mechanism::kRankLost, "a rank ended while others waited for it", "look at that rank's log",
-     ""},
+     "transport/killed_rank"},
     {Mechanism::kNondeterministic, "two runs of one seed differ",
      "fix the order of sums, or compare within the bound of --native-sums", ""},
     {Mechanism::kNotFinite, "an entry is infinite or not a number",

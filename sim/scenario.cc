@@ -72,6 +72,10 @@ struct Describer {
                         OnRanks(edit.ranks));
   }
 
+  std::string operator()(const CommunicationEdit& edit) const {
+    return absl::StrCat("in the transport: ", Describe(edit.fault), OnRanks(edit.ranks));
+  }
+
   std::string operator()(const RegionMarksEdit& edit) const {
     const std::string inside = " the marks inside the gather region of " + edit.module;
     switch (edit.marks) {

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "comm/fault.h"
 #include "comm/mesh.h"
 #include "layers/decoder/decoder.h"
 #include "spmd/map.h"
@@ -73,8 +74,13 @@ struct RegionMarksEdit {
   std::string module;
   RegionMarks marks = RegionMarks::kKeep;
 };
-using EditKind = std::variant<MarkEdit, RuleEdit, AddRuleEdit, CollectiveEdit, MicrobatchEdit,
-                              StaleEdit, PermuteEdit, ScaleEdit, RegionMarksEdit>;
+struct CommunicationEdit {
+  CallFault fault;
+  std::vector<int> ranks;
+};
+using EditKind =
+    std::variant<MarkEdit, RuleEdit, AddRuleEdit, CollectiveEdit, MicrobatchEdit, StaleEdit,
+                 PermuteEdit, ScaleEdit, RegionMarksEdit, CommunicationEdit>;
 struct Edit {
   EditKind kind;
   Location location;

@@ -8,6 +8,7 @@
 #include "sim/defects/effect.h"
 #include "sim/optimizer.h"
 #include "sim/remote/remote.h"
+#include "sim/wrapped_world.h"
 #include "spmd/whole.h"
 
 namespace sumonce {
@@ -87,7 +88,8 @@ class RankRun {
 
   absl::Status RunMicrobatch(const Microbatch& microbatch, int index, StepRecord& record) {
     auto tape = std::make_shared<NumericTape>(*mesh_, rank_, &comms_);
-    if (options_.keep_tapes && !kept_.tape) {
+    if (options_.keep_tapes && record.step == options_.keep_step &&
+        index == options_.keep_microbatch) {
       tape->KeepGradients();
       kept_ = {mesh_, model_, tape};
     }
@@ -133,11 +135,23 @@ class RankRun {
     }
   }
 
+  // Of the call that the parameter travels in, which may bear another rule's name; "": alone.
+  static std::string LabelOfCall(const std::vector<FinalizeCall>& calls, const Param& param) {
+    for (const FinalizeCall& call : calls) {
+      if (std::find(call.params.begin(), call.params.end(), &param) != call.params.end())
+        return call.label;
+    }
+    return "";
+  }
+
   absl::Status Finalize(StepRecord& record) {
     for (Param& param : model_->params().all()) {
       if (param.requires_grad) record.params[param.name].contribution = param.main_grad.Clone();
     }
+    int index = 0;  // of the step
     for (const FinalizeStep& step : preset_.steps) {
+      const std::vector<FinalizeCall> calls =
+          CallsOf(step, config_, *mesh_, model_->params().all());
       SUMONCE_RETURN_IF_ERROR(RunFinalizeStep(step, config_, *mesh_, rank_, &comms_,
                                               record.num_tokens, model_->params().all()));
       for (Param& param : model_->params().all()) {
@@ -146,11 +160,15 @@ class RankRun {
         const FinalizeRule* rule = Claiming(step, param, config_);
         entry.rules.push_back(rule ? rule->name : "");
         if (rule && !rule->group.empty() && rule->map != Map::kIdentity) {
-          entry.log.push_back(
-              {.group = rule->group, .map = rule->map, .divided = rule->divide_by_group});
+          entry.log.push_back({.group = rule->group,
+                               .map = rule->map,
+                               .divided = rule->divide_by_group,
+                               .operation = LabelOfCall(calls, param),
+                               .step = index});
         }
         entry.after.push_back(param.main_grad.Clone());
       }
+      ++index;
     }
     return absl::OkStatus();
   }
@@ -242,18 +260,28 @@ SimResult SimulateHere(const Scenario& scenario, std::span<const Edit> edits, co
   result.record.ranks.resize(world_size);
   result.tapes.resize(options.keep_tapes ? world_size : 0);
   const std::vector<int> recorded = RecordedSteps(scenario);
-  result.status = (*transport)
-                      ->run({.world_size = world_size,
-                             .executor = options.executor,
-                             .native_sums = options.native_sums},
-                            [&](Communicator& world) {
-                              const int rank = world.rank();
-                              RankRun run(scenario, shared_mesh, rank, edits, options, *data);
-                              absl::Status status =
-                                  run.Run(&world, start, recorded, result.record.ranks[rank]);
-                              if (options.keep_tapes) result.tapes[rank] = run.kept();
-                              return status;
-                            });
+  std::unique_ptr<CallRecorder> recorder;
+  if (options.now_us)
+    recorder = std::make_unique<CallRecorder>(world_size, RecorderOptions{options.now_us});
+  const bool own_processes = (*transport)->processes != nullptr;
+  result.status =
+      (*transport)
+          ->run({.world_size = world_size,
+                 .executor = options.executor,
+                 .native_sums = options.native_sums},
+                [&](Communicator& world) {
+                  const int rank = world.rank();
+                  const Effects effects(edits, rank);
+                  WrappedWorld wrapped(world, effects, own_processes, recorder.get());
+                  RankRun run(scenario, shared_mesh, rank, edits, options, *data);
+                  absl::Status status = wrapped.Ended(
+                      run.Run(&wrapped.communicator(), start, recorded, result.record.ranks[rank]));
+                  if (options.keep_tapes) result.tapes[rank] = run.kept();
+                  return status;
+                });
+  // Of a transport with a process per rank only this process's calls are here. The others' would join
+  // them at process 0, by Transport::processes' SendToRoot, each in the place of its rank.
+  if (recorder) result.calls = recorder->Take();
   return result;
 }
 

@@ -3,9 +3,11 @@
 // reference is the same code on a mesh of size 1 without edits.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 
+#include "comm/recording.h"
 #include "comm/transport.h"
 #include "sim/finalize/finalizer.h"
 #include "sim/record.h"
@@ -23,8 +25,14 @@ struct SimOptions {
   bool native_sums = false;  // as RunOptions
   // Of a transport whose ranks are processes: those, and what they can simulate.
   const RemoteScenarios* remote = nullptr;
-  bool keep_tapes =
-      false;  // keeps every operation of the first recorded microbatch, for localisation
+  // Keeps every operation of one microbatch, for localisation: which step from 1 (of the run, or of
+  // the reference's own steps), which microbatch from 0.
+  bool keep_tapes = false;
+  int keep_step = 1;
+  int keep_microbatch = 0;
+  // If set, the ranks' calls are recorded, with times by this clock: microseconds, never
+  // decreasing, called by all ranks. No other result depends on it.
+  std::function<double()> now_us;
 };
 
 // One rank's tape with what it points into.
@@ -35,9 +43,10 @@ struct KeptTape {
 };
 
 struct SimResult {
-  absl::Status status;          // the failure that ended the run, if one did
-  RunRecord record;             // of the ranks, as far as they came
-  std::vector<KeptTape> tapes;  // keep_tapes: per rank
+  absl::Status status;           // the failure that ended the run, if one did
+  RunRecord record;              // of the ranks, as far as they came
+  std::vector<KeptTape> tapes;   // keep_tapes: per rank
+  std::vector<RankCalls> calls;  // now_us: per rank
   std::string digest;  // over every rank's recorded gradients, weights and losses, in rank order
 };
 

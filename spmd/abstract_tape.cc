@@ -28,6 +28,8 @@ absl::Status AbstractTape::ForwardNode(int id, const Input* input) {
     case Kind::kCollective:
       values_[id] =
           Apply(node.collective.forward, node.collective.group, values_[node.operands[0]], id);
+      if (node.collective.forward_unknown && !values_[id].lost)
+        values_[id].lost = {node.collective.forward_unknown, id};
       break;
   }
   return absl::OkStatus();
@@ -79,6 +81,8 @@ State AbstractTape::BackwardCollective(const Node& node, int id) const {
   State grad = Apply(node.collective.backward, node.collective.group, grads_[id], id);
   // A value that lost its state has no reference to be the gradient of.
   if (values_[id].lost && !grad.lost) grad.lost = values_[id].lost;
+  if (node.collective.backward_unknown && !grad.lost)
+    grad.lost = {node.collective.backward_unknown, id};
   return grad;
 }
 

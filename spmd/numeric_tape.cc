@@ -99,8 +99,7 @@ absl::StatusOr<GroupComms> GroupComms::Create(Communicator& world, const Mesh& m
     const std::vector<int> ranks = mesh.Ranks(group, world.rank());
     const int color = *std::min_element(ranks.begin(), ranks.end());
     SUMONCE_ASSIGN_OR_RETURN(comms.comms_[group.name],
-                             world.Split(color, mesh.RankIn(group, world.rank()),
-                                         absl::StrCat("group ", group.name).c_str()));
+                             world.Split(color, mesh.RankIn(group, world.rank()), group.name));
   }
   return comms;
 }

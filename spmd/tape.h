@@ -35,6 +35,9 @@ struct Collective {
   Group group;
   MapArgs forward;
   MapArgs backward;
+  // Why nothing is known of what a direction gives, whatever its map says; null: its map holds.
+  const char* forward_unknown = nullptr;
+  const char* backward_unknown = nullptr;
 };
 
 // A constant input: tokens, masks. Never has a gradient. Sliced by its declared cuts, never by a

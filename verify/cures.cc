@@ -176,6 +176,11 @@ bool Accepts(const Scenario& scenario, std::span<const Edit> edits, const Candid
 
 std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const Edit> edits,
                                      const Verdict& verdict) {
+  // A transport that gets a call wrong is cured by none of ours.
+  const auto of_transport = [](const Edit& edit) {
+    return std::holds_alternative<CommunicationEdit>(edit.kind);
+  };
+  if (std::any_of(edits.begin(), edits.end(), of_transport)) return std::nullopt;
   for (const Candidate& candidate : CandidatesFor(verdict)) {
     if (!Accepts(scenario, edits, candidate, verdict)) continue;
     return TrialOf(candidate);

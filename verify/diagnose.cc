@@ -11,6 +11,7 @@
 #include "verify/judge.h"
 #include "verify/recover.h"
 #include "verify/recover_state.h"
+#include "verify/replay.h"
 
 namespace sumonce {
 namespace {
@@ -127,6 +128,12 @@ class ParamDiagnosis {
     Sentence();
     Margin(after_);
     Ambiguities();
+    if (const auto fault =
+            FindReductionFault(*inputs_.mesh, step_, param_.name, inputs_.tolerance)) {
+      verdict_.operation = fault->operation;
+      verdict_.evidence.insert(verdict_.evidence.end(), fault->evidence.begin(),
+                               fault->evidence.end());
+    }
     return verdict_;
   }
 
@@ -197,9 +204,10 @@ class ParamDiagnosis {
         "the numbers alone fit ", absl::StrJoin(action.fits, ", "), ": ", WhatWouldDecide(action)));
   }
 
-  // Sound contributions, but what came out is no state of the reference: a rank's term is missing
-  // in a group.
+  // Sound contributions, but what came out is no state of the reference: a call of the finalizer
+  // went wrong, or what it did has no name.
   Verdict FinalizerUnknown() {
+    if (CheckReductions()) return verdict_;
     for (Axis axis : {Axis::kTp, Axis::kDp}) {
       const std::vector<int> group = inputs_.mesh->Ranks(inputs_.mesh->GroupOf(axis), 0);
       if (group.size() < 2 || inputs_.mesh->world_size() != static_cast<int>(group.size()))
@@ -222,6 +230,17 @@ class ParamDiagnosis {
       }
     }
     return Wrong(Mechanism::kLostContribution);
+  }
+
+  bool CheckReductions() {
+    std::optional<ReductionFault> fault =
+        FindReductionFault(*inputs_.mesh, step_, param_.name, inputs_.tolerance);
+    if (!fault) return false;
+    verdict_.axis = fault->axis;
+    verdict_.operation = fault->operation;
+    verdict_.evidence = std::move(fault->evidence);
+    Wrong(fault->mechanism);
+    return true;
   }
 
   // The buffer that went into the finalizer is already wrong: accumulation, this rank's backward,

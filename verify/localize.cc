@@ -1,9 +1,12 @@
 #include "verify/localize.h"
 
 #include <map>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "comm/rank_list.h"
 #include "spmd/whole.h"
+#include "verify/sent_instead.h"
 
 namespace sumonce {
 namespace {
@@ -40,7 +43,8 @@ class Localizer {
       const std::string wrong = Differs(clean_.tape->value(clean->second), arrays,
                                         reference_.value(static_cast<int>(id)));
       if (!wrong.empty())
-        return Culprit{name, Direction::kForward, absl::StrCat("its value ", wrong)};
+        return Culprit{name, Direction::kForward,
+                       absl::StrCat("its value ", wrong, Senders(name, Direction::kForward))};
     }
     return std::nullopt;
   }
@@ -62,13 +66,88 @@ class Localizer {
       const std::string wrong = Differs(state->second, arrays, edge->second);
       if (!wrong.empty()) {
         return Culprit{operation, Direction::kBackward,
-                       absl::StrCat("the gradient it sends to ", operand, " ", wrong)};
+                       absl::StrCat("the gradient it sends to ", operand, " ", wrong,
+                                    Senders(operation, Direction::kBackward))};
       }
     }
     return std::nullopt;
   }
 
  private:
+  // What a rank put into a communication and got from it, in one direction.
+  struct Passed {
+    Tensor in;
+    Tensor out;
+  };
+  Passed PassedAt(size_t rank, const std::string& name, Direction direction) const {
+    const NumericTape& tape = *ranks_[rank].tape;
+    const auto found = rank_names_[rank].find(name);
+    if (found == rank_names_[rank].end()) return {};
+    const Tape::Node& node = tape.nodes()[found->second];
+    const int operand = node.operands[0];
+    if (direction == Direction::kForward) return {tape.value(operand), tape.value(found->second)};
+    return {tape.grad(found->second), Edge(rank, name, tape.nodes()[operand].name)};
+  }
+
+  // Of a communication: which rank sent something else than it had, group by group: "; over tp [0
+  // 1]: rank 1's term is missing".
+  std::string Senders(const std::string& name, Direction direction) const {
+    const Tape::Node& node = clean_.tape->nodes()[clean_names_.at(name)];
+    if (node.kind != Tape::Kind::kCollective) return "";
+    const MapArgs& args =
+        direction == Direction::kForward ? node.collective.forward : node.collective.backward;
+    std::string text;
+    for (int rank = 0; rank < clean_.mesh->world_size(); ++rank) {
+      const std::vector<int> members = clean_.mesh->Ranks(node.collective.group, rank);
+      if (members[0] != rank) continue;
+      const std::string who = SendersIn(members, args, name, direction);
+      if (who.empty()) continue;
+      absl::StrAppend(&text, "; over ", node.collective.group.name, " [", JoinRanks(members),
+                      "]: ", who);
+    }
+    return text;
+  }
+
+  std::string SendersIn(const std::vector<int>& members, const MapArgs& args,
+                        const std::string& name, Direction direction) const {
+    std::vector<std::vector<double>> in;
+    std::vector<Tensor> out;
+    double magnitude = 0;
+    for (int member : members) {
+      const Passed passed = PassedAt(member, name, direction);
+      if (passed.in.empty() || passed.out.empty()) return "";
+      in.emplace_back(passed.in.values().begin(), passed.in.values().end());
+      out.push_back(passed.out);
+      magnitude += MaxAbs(passed.in) + MaxAbs(passed.out);
+    }
+    const double allowed = tolerance_.For(magnitude);
+    if (args.map == Map::kAllGather) return SendersOfSlices(members, in, out[0], args, allowed);
+    if (args.map != Map::kSum && args.map != Map::kReduceScatter) return "";
+    const Tensor total = args.map == Map::kSum ? out[0] : JoinUnits(out, args.dim);
+    if (static_cast<size_t>(total.count()) != in[0].size()) return "";
+    std::vector<double> sum(in[0].size(), 0.0);
+    for (const std::vector<double>& term : in) {
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += term[i];
+    }
+    if (Compare(Tensor(total.dims(), sum), total, allowed).equal) return "";
+    return WhoSentWhat(members, in, total.values(), allowed);
+  }
+
+  static std::string SendersOfSlices(const std::vector<int>& members,
+                                     const std::vector<std::vector<double>>& in,
+                                     const Tensor& gathered, const MapArgs& args, double allowed) {
+    const int n = static_cast<int>(members.size());
+    for (int k = 0; k < n; ++k) {
+      const Tensor slice = SliceUnits(gathered, args.dim, k, n);
+      if (static_cast<size_t>(slice.count()) != in[k].size()) return "";
+      if (Compare(slice, Tensor(slice.dims(), in[k]), allowed).equal) continue;
+      const std::string who =
+          WhoSentWhat(std::span(&members[k], 1), std::span(&in[k], 1), slice.values(), allowed);
+      if (!who.empty()) return who;
+    }
+    return "";
+  }
+
   Tensor Edge(size_t rank, const std::string& operation, const std::string& operand) const {
     const auto from = rank_names_[rank].find(operation);
     const auto to = rank_names_[rank].find(operand);

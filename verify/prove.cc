@@ -1,5 +1,7 @@
 #include "verify/prove.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "sim/data.h"
@@ -145,6 +147,9 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
   const FinalizeConfig finalize = EffectiveFinalizeConfig(scenario);
   const auto disagreeing = DisagreeingMarks(config, run.mesh->world_size(), edits);
   const int once = finalize.per_token_loss ? 1 : 0;
+  std::vector<std::vector<FinalizeCall>> calls;  // by step
+  for (const FinalizeStep& step : preset.steps)
+    calls.push_back(CallsOf(step, finalize, *run.mesh, run.model->params().all()));
   for (const Param& param : run.model->params().all()) {
     if (!param.requires_grad) continue;
     if (!run.refused.empty()) {
@@ -162,8 +167,15 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
       state.lost = {"the ranks do not agree on this parameter's mark", -1};
     }
     run.before[param.name] = state;
-    for (const FinalizeStep& step : preset.steps)
-      state = ApplyFinalizeStep(step, finalize, *run.mesh, param, state);
+    for (size_t i = 0; i < preset.steps.size(); ++i) {
+      state = ApplyFinalizeStep(preset.steps[i], finalize, *run.mesh, param, state);
+      for (const FinalizeCall& call : calls[i]) {
+        if (std::find(call.params.begin(), call.params.end(), &param) == call.params.end())
+          continue;
+        for (const auto& effect : effects.all())
+          effect->OnFinalizeCall(call, *run.mesh, param, state);
+      }
+    }
     run.after[param.name] = state;
     run.proofs[param.name] = ProofOf(param, run.before[param.name], state, run);
     JudgeTokens(scenario, TimesPerToken(preset, finalize, param) - once, run.proofs[param.name]);

@@ -32,6 +32,7 @@ class Runner {
     run_.start = *std::move(start);
     SimResult result = Simulate(scenario_, edits_, run_.start, options_);
     run_.digest = result.digest;
+    run_.calls = std::move(result.calls);
     run_.run_status = result.status;
     if (!result.status.ok()) {
       run_.run_verdict = RunVerdict(result.status);
@@ -160,40 +161,63 @@ class Runner {
     }
   }
 
-  // Gradients that arrive wrong: one run more, with every operation kept, names the first that went
-  // wrong.
+  // Gradients that arrive wrong: the step in which they first do is run once more for each of its
+  // microbatches, with every operation kept, until one names the first operation that went wrong.
   void NameUpstream() {
-    std::vector<Verdict*> upstream;
+    std::map<int, std::vector<Verdict*>> upstream;  // by step
     for (auto& [name, verdict] : run_.numbers) {
-      if (verdict.mechanism == Mechanism::kUpstream) upstream.push_back(&verdict);
+      // Where a call of the finalizer is named already there is nothing to look for.
+      if (verdict.mechanism == Mechanism::kUpstream && verdict.operation.empty())
+        upstream[verdict.step].push_back(&verdict);
     }
-    if (upstream.empty()) return;
+    for (const auto& [step, verdicts] : upstream) {
+      for (int microbatch = 0; microbatch < scenario_.data.microbatches; ++microbatch) {
+        const std::optional<Culprit> culprit = FindCulprit(step, microbatch);
+        if (!culprit) continue;
+        for (Verdict* verdict : verdicts) NameCulprit(*culprit, microbatch, verdicts, *verdict);
+        break;
+      }
+      for (Verdict* verdict : verdicts) {
+        if (!verdict->operation.empty() || !options_.remote) continue;
+        verdict->evidence.push_back(absl::StrCat("ranks in one process (", SimOptions().transport,
+                                                 ") show no operation that goes wrong: the fault "
+                                                 "may be ",
+                                                 options_.transport, "'s"));
+      }
+    }
+  }
+
+  std::optional<Culprit> FindCulprit(int step, int microbatch) const {
     SimOptions keeping = options_;
-    keeping.keep_tapes = true;
+    keeping.now_us = nullptr;
     if (keeping.remote) {  // ordered sums are the same to the bit, and here all tapes are at hand
       keeping.transport = SimOptions().transport;
       keeping.remote = nullptr;
     }
+    keeping.keep_tapes = true;
+    keeping.keep_step = step;
+    keeping.keep_microbatch = microbatch;
     const SimResult ranks = Simulate(scenario_, edits_, run_.start, keeping);
-    const SimResult reference = SimulateReference(scenario_, run_.start, 1, 1, keeping);
+    size_t recorded = 0;
+    while (run_.record.ranks[0][recorded].step != step) ++recorded;
+    const Weights weights = AssembleWeights(scenario_, run_.record, recorded).weights;
+    keeping.keep_step = 1;  // the reference's only one
+    const SimResult reference = SimulateReference(scenario_, weights, step, 1, keeping);
     Tolerance tolerance = run_.tolerance;
     tolerance.amplification = amplification_;
-    const std::optional<Culprit> culprit =
-        Localize(ranks.tapes, reference.tapes[0], clean_, tolerance);
-    for (Verdict* verdict : upstream) {
-      if (!culprit && options_.remote) {
-        verdict->evidence.push_back(absl::StrCat("ranks in one process (", keeping.transport,
-                                                 ") show no operation that goes wrong: the "
-                                                 "fault may be ",
-                                                 options_.transport, "'s"));
-      }
-      if (!culprit) continue;
-      verdict->operation = culprit->operation;
-      verdict->evidence.push_back(
-          absl::StrCat("first wrong at ", culprit->operation, ": ", culprit->evidence));
-      for (const Verdict* other : upstream) {
-        if (other != verdict) verdict->affected.push_back(other->param);
-      }
+    return Localize(ranks.tapes, reference.tapes[0], clean_, tolerance);
+  }
+
+  void NameCulprit(const Culprit& culprit, int microbatch, const std::vector<Verdict*>& together,
+                   Verdict& verdict) const {
+    verdict.operation = culprit.operation;
+    const std::string where = scenario_.data.microbatches == 1
+                                  ? std::string()
+                                  : absl::StrCat(" in microbatch ", microbatch);
+    verdict.evidence.push_back(
+        absl::StrCat("first wrong", where, " at ", culprit.operation, ": ", culprit.evidence));
+    for (const Verdict* other : together) {
+      if (other != &verdict) verdict.affected.push_back(other->param);
     }
   }
 

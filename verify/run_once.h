@@ -27,9 +27,10 @@ struct RunOnce {
   std::string gradient_digest;  // of the first recorded step's gradients: two runs that differ must
                                 // differ here
   RunRecord record;
-  Weights start;        // the unsharded weights that it started from
-  Tolerance tolerance;  // of its sums; amplification is measured per parameter
-  int undecided = 0;    // parameters whose numbers are zero everywhere: the proof decided
+  std::vector<RankCalls> calls;  // SimOptions::now_us: of the run itself, not of its repetitions
+  Weights start;                 // the unsharded weights that it started from
+  Tolerance tolerance;           // of its sums; amplification is measured per parameter
+  int undecided = 0;             // parameters whose numbers are zero everywhere: the proof decided
 };
 
 RunOnce RunScenarioOnce(const Scenario& scenario, std::span<const Edit> edits,

@@ -96,7 +96,11 @@ class ScenarioRun {
     result.file = scenario_.file;
     result.mesh = scenario_.mesh;
     result.scenario = &scenario_;
-    RunOnce run = RunScenarioOnce(scenario_, edits, sim_);
+    SimOptions recording = sim_;
+    if (options_.record_calls) recording.now_us = [start] { return MicrosecondsSince(start); };
+    RunOnce run = RunScenarioOnce(scenario_, edits, recording);
+    if (options_.record_calls)
+      result.calls = std::make_shared<const std::vector<RankCalls>>(std::move(run.calls));
     gradients_ = run.gradient_digest;
     result.digest = run.digest;
     result.conditions = run.proof.conditions;

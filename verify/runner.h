@@ -20,6 +20,7 @@ struct RunnerOptions {
   std::string
       export_dir;  // adapters of export_adapter scenarios are written below it; empty: a temporary
   bool overwrite = false;
+  bool record_calls = false;  // of each result's run, into ScenarioResult::calls
 };
 
 // Simulates, proves, compares, diagnoses, tries the cures: the scenario as written and, if it has a

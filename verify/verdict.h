@@ -2,10 +2,12 @@
 // input besides the scenario's own result.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/recording.h"
 #include "sim/scenario.h"
 
 namespace sumonce {
@@ -29,10 +31,11 @@ struct Verdict {
   std::string coefficient;  // "tp", "1/tp", "none: a mixture", "none: per rank"; empty when right
   std::optional<double> factor;                // its value on this mesh, where it is one number
   GradClass grad_class = GradClass::kUnknown;  // along `axis`
-  std::string action;                   // what was done along it: "none", "SUM", "AVG", "SUM twice"
-  std::string rule;                     // the finalizer rule that claimed it, "" for none
-  std::string operation;                // UPSTREAM, NO_STATEMENT: the operation named
-  std::string shape;                    // "[64, 8] float64", the rank's own
+  std::string action;     // what was done along it: "none", "SUM", "AVG", "SUM twice"
+  std::string rule;       // the finalizer rule that claimed it, "" for none
+  std::string operation;  // UPSTREAM, NO_STATEMENT, a call of the finalizer that went wrong: the
+                          // operation named
+  std::string shape;      // "[64, 8] float64", the rank's own
   std::vector<std::string> per_rank;    // "rank 0: exactly zero", ...
   std::vector<std::string> evidence;    // sentences
   std::vector<std::string> affected;    // UPSTREAM: the parameters listed under it
@@ -117,6 +120,8 @@ struct ScenarioResult {
   double elapsed_us = 0;
   MeshSizes mesh;
   std::string reproduce;
+  // RunnerOptions::record_calls: what the ranks called, by world rank. Null: not recorded.
+  std::shared_ptr<const std::vector<RankCalls>> calls;
   const Scenario* scenario = nullptr;
 };
 

@@ -29,6 +29,9 @@ class Effect {
   virtual bool KeepsBuffer(const Param&) { return false; }  // main_grad is not zeroed before a step
   virtual void OnBackwardDone(ParamStore&) {}
   virtual void OnPreset(FinalizePreset&) {}
+  virtual void OnTransport(std::vector<CallFault>&) {}  // adds what goes wrong in this rank's calls
+  // A call of the finalizer that `param` travels in, and the prover's state behind it.
+  virtual void OnFinalizeCall(const FinalizeCall&, const Mesh&, const Param&, State&) {}
   virtual void OnState(const Param&, State&) {}    // the prover's state before the finalizer
   virtual std::string Unprovable() { return ""; }  // why the prover cannot say anything at all
 };
@@ -42,6 +45,7 @@ std::unique_ptr<Effect> MakeEffect(const StaleEdit& edit, int rank);
 std::unique_ptr<Effect> MakeEffect(const PermuteEdit& edit, int rank);
 std::unique_ptr<Effect> MakeEffect(const ScaleEdit& edit, int rank);
 std::unique_ptr<Effect> MakeEffect(const RegionMarksEdit& edit, int rank);
+std::unique_ptr<Effect> MakeEffect(const CommunicationEdit& edit, int rank);
 
 // Parameters on whose marks the ranks do not agree once all edits have acted, with the mark.
 std::map<std::string, Mark> DisagreeingMarks(const ModelConfig& model, int world_size,

@@ -33,6 +33,10 @@ void Unflatten(const Tensor& flat, const std::vector<Param*>& params) {
   }
 }
 
+std::string LabelOf(const FinalizeStep& step, const CoalescedList& list) {
+  return absl::StrCat("finalizer ", step.name, "/", list.rule->name);
+}
+
 absl::Status RunList(const FinalizeStep& step, const CoalescedList& list, const Mesh& mesh,
                      int rank, const GroupComms* comms, double num_tokens) {
   const FinalizeRule& rule = *list.rule;
@@ -45,9 +49,8 @@ absl::Status RunList(const FinalizeStep& step, const CoalescedList& list, const 
   if (list.params.empty() || size == 1) return absl::OkStatus();
   SUMONCE_ASSIGN_OR_RETURN(Communicator * comm, comms->Find(group));
   const Tensor flat = Flatten(list.params, rule.divide_by_group ? 1.0 / size : 1.0);
-  SUMONCE_ASSIGN_OR_RETURN(const Tensor reduced,
-                           RunMap({.map = rule.map}, group, mesh, rank, comm, flat,
-                                  absl::StrCat("finalizer ", step.name, "/", rule.name).c_str()));
+  SUMONCE_ASSIGN_OR_RETURN(const Tensor reduced, RunMap({.map = rule.map}, group, mesh, rank, comm,
+                                                        flat, LabelOf(step, list)));
   Unflatten(reduced, list.params);
   return absl::OkStatus();
 }
@@ -120,6 +123,20 @@ std::vector<CoalescedList> CoalescedLists(const FinalizeStep& step, const Finali
     return a.rule->map == Map::kSum && b.rule->map != Map::kSum;
   });
   return lists;
+}
+
+std::vector<FinalizeCall> CallsOf(const FinalizeStep& step, const FinalizeConfig& config,
+                                  const Mesh& mesh, std::deque<Param>& params) {
+  std::vector<FinalizeCall> calls;
+  for (const CoalescedList& list : CoalescedLists(step, config, params)) {
+    if (list.rule->times_inverse_tokens || list.rule->map == Map::kIdentity) continue;
+    const Group group = mesh.GroupOf(list.rule->axes, list.rule->group);
+    if (list.params.empty() || mesh.size(group) == 1) continue;
+    calls.push_back({.label = LabelOf(step, list),
+                     .group = group,
+                     .params = {list.params.begin(), list.params.end()}});
+  }
+  return calls;
 }
 
 absl::Status RunFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config,

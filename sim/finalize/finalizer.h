@@ -72,6 +72,18 @@ struct CoalescedList {
 std::vector<CoalescedList> CoalescedLists(const FinalizeStep& step, const FinalizeConfig& config,
                                           std::deque<Param>& params);
 
+// One call that a step makes: the list of parameters that travel in one buffer, each with its
+// rank's own elements, one behind the other.
+struct FinalizeCall {
+  std::string label;  // "finalizer data_parallel/data_parallel_sum"
+  Group group;
+  std::vector<const Param*> params;
+};
+// The calls of a step on this mesh, in order; the same on every rank whose marks agree. What needs
+// no peer makes none.
+std::vector<FinalizeCall> CallsOf(const FinalizeStep& step, const FinalizeConfig& config,
+                                  const Mesh& mesh, std::deque<Param>& params);
+
 // Numbers: runs one step over the rank's main_grads, one call per list.
 absl::Status RunFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config,
                              const Mesh& mesh, int rank, const GroupComms* comms, double num_tokens,

@@ -20,8 +20,10 @@ struct ModelNames {
   std::vector<std::string> frozen;
   std::vector<std::string> gather_regions;  // modules
   std::vector<std::string> collectives;
-  std::vector<std::string> operations;  // all, collectives too
+  std::vector<std::string> operations;  // all, collectives and the finalizer's calls too
   std::vector<std::string> linears;     // modules that can have an adapter
+  std::vector<std::string> calls;       // the labels of what moves between ranks
+  bool finalizer_known = true;
 };
 
 // Modules with an adapter, when every linear is a target.
@@ -39,6 +41,35 @@ std::vector<std::string> LinearModules(ModelConfig config) {
   return modules;
 }
 
+// "decoder.embedding/ReduceScatter#0", and with " backward" what its other direction sends.
+void AddCalls(const Tape& tape, const Mesh& mesh, std::vector<std::string>& calls) {
+  const auto moves = [](Map map) {
+    return map != Map::kIdentity && map != Map::kSplit && map != Map::kPad && map != Map::kOwn &&
+           map != Map::kStop;
+  };
+  for (const Tape::Node& node : tape.nodes()) {
+    if (node.kind != Tape::Kind::kCollective || mesh.size(node.collective.group) == 1) continue;
+    if (moves(node.collective.forward.map)) calls.push_back(node.name);
+    if (node.needs_grad && moves(node.collective.backward.map))
+      calls.push_back(node.name + " backward");
+  }
+}
+
+// Of a finalizer that does not exist nothing is known, and the mistake is elsewhere.
+void AddFinalizerCalls(const Scenario& scenario, const Mesh& mesh, Model& model,
+                       ModelNames& names) {
+  const absl::StatusOr<FinalizePreset> preset = Finalizers().Find(scenario.finalizer);
+  names.finalizer_known = preset.ok();
+  if (!preset.ok()) return;
+  for (const FinalizeStep& step : preset->steps) {
+    for (const FinalizeCall& call :
+         CallsOf(step, EffectiveFinalizeConfig(scenario), mesh, model.params().all())) {
+      names.calls.push_back(call.label);
+      names.operations.push_back(call.label);
+    }
+  }
+}
+
 absl::Status AddOperations(const Scenario& scenario, const Mesh& mesh, Model& model,
                            ModelNames& names) {
   AbstractTape tape(mesh);
@@ -50,6 +81,7 @@ absl::Status AddOperations(const Scenario& scenario, const Mesh& mesh, Model& mo
     names.operations.push_back(node.name);
     if (node.kind == Tape::Kind::kCollective) names.collectives.push_back(node.name);
   }
+  AddCalls(tape, mesh, names.calls);
   return absl::OkStatus();
 }
 
@@ -69,6 +101,7 @@ absl::StatusOr<ModelNames> NamesOf(const Scenario& scenario) {
     (param.requires_grad ? names.trainable : names.frozen).push_back(param.name);
   }
   SUMONCE_RETURN_IF_ERROR(AddOperations(scenario, mesh, model, names));
+  AddFinalizerCalls(scenario, mesh, model, names);
   return names;
 }
 
@@ -127,6 +160,8 @@ KindText TextOf(GlobUse::Kind kind) {
       return {"communication of this model on this mesh", &ModelNames::collectives};
     case GlobUse::Kind::kOperation:
       return {"operation of this model on this mesh", &ModelNames::operations};
+    case GlobUse::Kind::kCall:
+      return {"call between ranks of this model on this mesh", &ModelNames::calls};
     case GlobUse::Kind::kLinear:
       return {"linear module of the model", &ModelNames::linears};
   }
@@ -157,6 +192,18 @@ std::string Unmatched(const GlobUse& use, const ModelNames& names) {
   return absl::StrCat(message, ", expected one of ", OneOf(Samples(known), 8));
 }
 
+// Occurrences are counted of one call; of several they would mix.
+void CheckNamesOne(const GlobUse& use, const std::vector<std::string>& calls, Reading& reading) {
+  std::vector<std::string> matching;
+  for (const std::string& call : calls) {
+    if (GlobMatches(use.glob, call)) matching.push_back(call);
+  }
+  if (matching.size() < 2) return;
+  reading.mistakes->Add(use.block.At(use.field, use.index),
+                        absl::StrCat(use.field, ": \"", use.glob, "\" matches ", matching.size(),
+                                     " calls, expected one: name ", OneOf(matching, 8)));
+}
+
 }  // namespace
 
 void CheckGlobs(const Block& root, Reading& reading) {
@@ -170,9 +217,11 @@ void CheckGlobs(const Block& root, Reading& reading) {
     return;
   }
   for (const GlobUse& use : reading.globs) {
-    const bool of_mesh =
-        use.kind == GlobUse::Kind::kCollective || use.kind == GlobUse::Kind::kOperation;
+    const bool of_mesh = use.kind == GlobUse::Kind::kCollective ||
+                         use.kind == GlobUse::Kind::kOperation || use.kind == GlobUse::Kind::kCall;
     if (of_mesh && !reading.mesh_known) continue;
+    if (use.kind == GlobUse::Kind::kCall && !names->finalizer_known) continue;
+    if (use.kind == GlobUse::Kind::kCall) CheckNamesOne(use, names->calls, reading);
     if (MatchesAny(use, (*names).*TextOf(use.kind).names)) continue;
     reading.mistakes->Add(use.block.At(use.field, use.index), Unmatched(use, *names));
   }

@@ -162,6 +162,52 @@ EditKind ReadRegionMarks(const Block& block, Reading& reading) {
                              {"LEAVE_OFF", RegionMarks::kLeaveOff}})};
 }
 
+CallFault ReadFault(const Block& block) {
+  CallFault fault;
+  if (!block.Given("fault"))
+    block.Missing("communication has no fault, expected one: fault: DROPPED_CONTRIBUTION");
+  fault.kind = block.Choice("fault", FaultKind::kLate,
+                            {{"LATE", FaultKind::kLate},
+                             {"STALE_BUFFER", FaultKind::kStaleBuffer},
+                             {"SWAPPED_BUFFER", FaultKind::kSwappedBuffer},
+                             {"DROPPED_CONTRIBUTION", FaultKind::kDroppedContribution},
+                             {"DOUBLED_CONTRIBUTION", FaultKind::kDoubledContribution},
+                             {"WRONG_GROUP", FaultKind::kWrongGroup},
+                             {"FLIPPED_BIT", FaultKind::kFlippedBit},
+                             {"REORDERED", FaultKind::kReordered},
+                             {"KILLED", FaultKind::kKilled}});
+  fault.occurrence = block.Int("occurrence", 1, 1);
+  fault.element = block.Int("element", 0, 0);
+  fault.bit = static_cast<int>(block.Int("bit", 0, 0, 63));
+  fault.other = block.Int("other", 0, 0);
+  fault.count = block.Int("count", 1, 1);
+  if (fault.kind == FaultKind::kStaleBuffer && fault.occurrence < 2) {
+    block.Add("fault",
+              "fault: STALE_BUFFER with occurrence: 1, expected 2 at least: the first call has no "
+              "earlier one");
+  }
+  const bool swaps = fault.kind == FaultKind::kSwappedBuffer;
+  for (const char* field : {"other", "count"}) {
+    if (!swaps && block.Given(field))
+      block.Add(field, absl::StrCat(field,
+                                    " without fault: SWAPPED_BUFFER, expected none; take it "
+                                    "out"));
+  }
+  if (block.Given("bit") && fault.kind != FaultKind::kFlippedBit)
+    block.Add("bit", "bit without fault: FLIPPED_BIT, expected none; take it out");
+  if (block.Given("element") && !swaps && fault.kind != FaultKind::kFlippedBit) {
+    block.Add("element",
+              "element without fault: FLIPPED_BIT or SWAPPED_BUFFER, expected none; take it out");
+  }
+  return fault;
+}
+
+EditKind ReadCommunication(const Block& block, Reading& reading) {
+  CallFault fault = ReadFault(block);
+  fault.operation = ReadGlob(block, "operation", Kind::kCall, reading);
+  return CommunicationEdit{.fault = std::move(fault), .ranks = ReadRanks(block, reading)};
+}
+
 struct KindReader {
   const char* name;
   EditKind (*read)(const Block&, Reading&);
@@ -183,6 +229,7 @@ constexpr KindReader kKinds[] = {
     {"permute_shard", ReadPermute},
     {"scale_gradient", ReadScale},
     {"region_marks", ReadRegionMarks},
+    {"communication", ReadCommunication},
 };
 
 void ReadOne(const Block& block, std::vector<Edit>& edits, Reading& reading) {

@@ -9,6 +9,13 @@ namespace {
 // Mechanisms of a run as a whole, which name no parameter.
 bool OfTheRun(Mechanism mechanism) { return mechanism >= Mechanism::kCollectiveMismatch; }
 
+// Mechanisms of which a verdict can say where they happened.
+bool NamesAnOperation(Mechanism mechanism) {
+  return mechanism == Mechanism::kUpstream || mechanism == Mechanism::kLostContribution ||
+         mechanism == Mechanism::kStale || mechanism == Mechanism::kWrongShard ||
+         mechanism == Mechanism::kWrongGroup;
+}
+
 Mechanism ReadMechanism(const Block& block) {
   const std::string name = block.EnumName("mechanism");
   if (!block.Given("mechanism")) return Mechanism::kNone;
@@ -74,8 +81,10 @@ void CheckMechanism(const Block& block, const Expectation& expected) {
 void ReadOperation(const Block& block, Expectation& expected, Reading& reading) {
   expected.operation = block.Text("operation");
   if (expected.operation.empty()) return;
-  if (expected.mechanism != Mechanism::kUpstream) {
-    block.Add("operation", "operation without mechanism: UPSTREAM, expected none; take it out");
+  if (!NamesAnOperation(expected.mechanism)) {
+    block.Add("operation",
+              "operation without mechanism: UPSTREAM, LOST_CONTRIBUTION, STALE, WRONG_SHARD or "
+              "WRONG_GROUP, expected none; take it out");
   }
   reading.globs.push_back({.block = block,
                            .field = "operation",

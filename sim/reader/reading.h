@@ -12,7 +12,7 @@ namespace sumonce {
 
 // A glob of the file that must match a name of the model.
 struct GlobUse {
-  enum class Kind : uint8_t { kTrainable, kGatherRegion, kCollective, kOperation, kLinear };
+  enum class Kind : uint8_t { kTrainable, kGatherRegion, kCollective, kOperation, kLinear, kCall };
   Block block;
   std::string field;
   int index = 0;

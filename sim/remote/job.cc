@@ -37,6 +37,18 @@ constexpr Same<RegionMarks, proto::RegionMarkChange::Marks> kRegionMarks[] = {
     {RegionMarks::kToggleAndRestore, proto::RegionMarkChange::TOGGLE_AND_RESTORE},
     {RegionMarks::kLeaveOff, proto::RegionMarkChange::LEAVE_OFF}};
 
+using Faults = proto::CommunicationFault;
+constexpr Same<FaultKind, Faults::Fault> kFaults[] = {
+    {FaultKind::kLate, Faults::LATE},
+    {FaultKind::kStaleBuffer, Faults::STALE_BUFFER},
+    {FaultKind::kSwappedBuffer, Faults::SWAPPED_BUFFER},
+    {FaultKind::kDroppedContribution, Faults::DROPPED_CONTRIBUTION},
+    {FaultKind::kDoubledContribution, Faults::DOUBLED_CONTRIBUTION},
+    {FaultKind::kWrongGroup, Faults::WRONG_GROUP},
+    {FaultKind::kFlippedBit, Faults::FLIPPED_BIT},
+    {FaultKind::kReordered, Faults::REORDERED},
+    {FaultKind::kKilled, Faults::KILLED}};
+
 absl::Status NoWordFor(const char* what) {
   return absl::InternalError(absl::StrCat("an edit between processes: no word for ", what));
 }
@@ -158,6 +170,22 @@ class Writer {
     change.set_marks(marks);
     return absl::OkStatus();
   }
+  absl::Status operator()(const CommunicationEdit& edit) const {
+    const CallFault& fault = edit.fault;
+    proto::CommunicationFault& message = *defect().mutable_communication();
+    message.set_operation(fault.operation);
+    if (fault.occurrence != 1) message.set_occurrence(static_cast<int32_t>(fault.occurrence));
+    Faults::Fault kind;
+    if (!ToTheirs(kFaults, fault.kind, kind)) return NoWordFor("a fault");
+    message.set_fault(kind);
+    message.set_element(static_cast<int32_t>(fault.element));
+    message.set_bit(fault.bit);
+    message.set_other(static_cast<int32_t>(fault.other));
+    if (fault.kind == FaultKind::kSwappedBuffer)
+      message.set_count(static_cast<int32_t>(fault.count));
+    SetRanks(edit.ranks, message);
+    return absl::OkStatus();
+  }
 
  private:
   proto::Defect& defect() const { return *message_.mutable_defect(); }
@@ -191,6 +219,17 @@ absl::StatusOr<EditKind> RegionMarksOf(const proto::RegionMarkChange& change) {
   RegionMarksEdit edit{.module = change.module()};
   if (!ToOurs(kRegionMarks, change.marks(), edit.marks)) return NoWordFor("a region's marks");
   return edit;
+}
+
+absl::StatusOr<EditKind> CommunicationOf(const proto::CommunicationFault& message) {
+  CallFault fault{.operation = message.operation()};
+  if (!ToOurs(kFaults, message.fault(), fault.kind)) return NoWordFor("a fault");
+  if (message.has_occurrence()) fault.occurrence = message.occurrence();
+  fault.element = message.element();
+  fault.bit = message.bit();
+  fault.other = message.other();
+  if (fault.kind == FaultKind::kSwappedBuffer) fault.count = message.count();
+  return CommunicationEdit{.fault = std::move(fault), .ranks = RanksOf(message)};
 }
 
 absl::StatusOr<EditKind> DefectOf(const proto::Defect& defect) {
@@ -229,6 +268,8 @@ absl::StatusOr<EditKind> DefectOf(const proto::Defect& defect) {
                        .ranks = RanksOf(defect.scale_gradient())};
     case proto::Defect::kRegionMarks:
       return RegionMarksOf(defect.region_marks());
+    case proto::Defect::kCommunication:
+      return CommunicationOf(defect.communication());
     case proto::Defect::KIND_NOT_SET:
       break;
   }

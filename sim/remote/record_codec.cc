@@ -97,6 +97,8 @@ std::string EncodeParam(const std::string& name, const ParamRecord& param) {
     writer.Text(entry.group);
     writer.U8(static_cast<uint8_t>(entry.map));
     writer.U8(entry.divided);
+    writer.Text(entry.operation);
+    writer.I64(entry.step);
   }
   WriteTensor(param.weight_before, writer);
   WriteTensor(param.weight_after, writer);
@@ -121,6 +123,8 @@ bool DecodeParam(ByteReader& reader, StepRecord& step) {
     entry.group = reader.Text();
     entry.map = static_cast<Map>(reader.U8());
     entry.divided = reader.U8() != 0;
+    entry.operation = reader.Text();
+    entry.step = static_cast<int>(reader.I64());
     sound &= entry.map <= Map::kStop;
   }
   param.weight_before = ReadTensor(reader, sound);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every shipped scenario of up to 8 ranks, a process per rank, but the one of 100 steps: as expected, and with the
-# digest of tests/system/digests.txt. Nothing but larger meshes is skipped. The two founding cases on as many processes as they have ranks, too.
+# Every shipped scenario of up to 8 ranks, a process per rank, but the one of 100 steps and the one that kills a process:
+# as expected, and with the digest of tests/system/digests.txt. Nothing but larger meshes is skipped. The two founding cases
+# on as many processes as they have ranks, too.
 #   scenarios_test.sh MPIEXEC SUMONCE SOURCE_DIR WORK_DIR
 set -uo pipefail
 
@@ -42,11 +43,17 @@ wrong() {
   echo "$1"
 }
 
-mapfile -t files < <(find "$source_dir/scenarios" -name '*.textproto' ! -name '*_100_steps.textproto' | sort)
+mapfile -t files < <(find "$source_dir/scenarios" -name '*.textproto' ! -name '*_100_steps.textproto' \
+  ! -name killed_rank.textproto | sort)
 report all 8 "${files[@]}"
 check_digests "$work_dir/all.json" 40
 report founding 4 "$source_dir/scenarios/lora/row_flag_missing.textproto" "$source_dir/scenarios/gdn/gamma_flagged.textproto"
 check_digests "$work_dir/founding.json" 2
+
+# A rank that gets SIGKILL takes the run with it, by name.
+"$mpiexec" --oversubscribe -np 4 "$sumonce" run "$source_dir/scenarios/transport/killed_rank.textproto" --comm mpi \
+  --color never >"$work_dir/killed.out" 2>&1
+grep -q 'RANK_LOST' "$work_dir/killed.out" || wrong "killed_rank: no RANK_LOST"
 
 ((failures == 0)) || cat "$work_dir"/*.out
 exit $((failures > 0))

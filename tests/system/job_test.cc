@@ -116,6 +116,18 @@ TEST(Job, CarriesEveryKindOfEdit) {
   for (const How how : {How::kDrop, How::kRepeat, How::kAverage})
     kinds.push_back(RuleEdit{.how = how, .rule = "r", .param = "p", .group = ""});
   kinds.push_back(RuleEdit{.how = How::kOtherGroup, .rule = "r", .param = "p", .group = "tp_dp"});
+  for (int fault = 0; fault <= static_cast<int>(FaultKind::kKilled); ++fault) {
+    const auto kind = static_cast<FaultKind>(fault);
+    const bool swaps = kind == FaultKind::kSwappedBuffer;
+    kinds.push_back(CommunicationEdit{.fault = {.kind = kind,
+                                                .operation = "j",
+                                                .occurrence = 4,
+                                                .element = 11,
+                                                .bit = 12,
+                                                .other = 13,
+                                                .count = swaps ? 14 : 1},
+                                      .ranks = {8}});
+  }
   SimulationJob job{.scenario = 5,
                     .world_size = 8,
                     .edits = {},

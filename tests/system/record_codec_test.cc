@@ -59,6 +59,8 @@ void ExpectSame(const ParamRecord& a, const ParamRecord& b) {
     EXPECT_EQ(a.log[i].group, b.log[i].group);
     EXPECT_EQ(a.log[i].map, b.log[i].map);
     EXPECT_EQ(a.log[i].divided, b.log[i].divided);
+    EXPECT_EQ(a.log[i].operation, b.log[i].operation);
+    EXPECT_EQ(a.log[i].step, b.log[i].step);
   }
   ExpectSame(a.weight_before, b.weight_before);
   ExpectSame(a.weight_after, b.weight_after);
