@@ -1,39 +1,13 @@
 #include "comm/mpi/processes.h"
 
-#include <unistd.h>
-
 #include <deque>
 
 #include "base/status.h"
+#include "comm/mpi/scripted_wire.h"
 #include "gtest/gtest.h"
 
 namespace sumonce {
 namespace {
-
-// One process; what "arrives" is what the test puts in, whoever is said to have sent it.
-class ScriptedWire : public Wire {
- public:
-  explicit ScriptedWire(std::deque<std::string>& arriving) : arriving_(arriving) {}
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
-  void Send(int, std::string bytes) override { arriving_.push_back(std::move(bytes)); }
-  std::optional<Message> Receive() override {
-    if (arriving_.empty()) return std::nullopt;
-    Message message{.from = 0, .bytes = std::move(arriving_.front())};
-    arriving_.pop_front();
-    return message;
-  }
-  bool AllSent() override { return true; }
-  const std::string& error() const override { return error_; }
-  int MakeGroup(const std::string&, const std::vector<int>&) override { return 0; }
-  std::unique_ptr<NativeReduction> Reduce(int, const Call&) override { return nullptr; }
-  void Finalize() override {}
-  void Abort(int status) override { _exit(status); }
-
- private:
-  std::deque<std::string>& arriving_;
-  std::string error_;
-};
 
 class ProcessesTest : public testing::Test {
  protected:
