@@ -1,8 +1,11 @@
+#include <utility>
+
 #include "report/glossary.h"
 
 namespace sumonce {
+namespace {
 
-std::vector<GlossaryEntry> GlossaryOfModels() {
+std::vector<GlossaryEntry> MarkEntries() {
   return {
       {.kind = "mark",
        .word = "sequence_parallel",
@@ -25,6 +28,11 @@ std::vector<GlossaryEntry> GlossaryOfModels() {
       {.kind = "mark",
        .word = "shared",
        .says = "a copy on another pipeline stage exists: norms count it once"},
+  };
+}
+
+std::vector<GlossaryEntry> LayerEntries() {
+  return {
       {.kind = "layer",
        .word = "linear_qkv",
        .says =
@@ -83,6 +91,15 @@ std::vector<GlossaryEntry> GlossaryOfModels() {
        .says = "columns of the vocabulary are cut; the loss takes maximum, sum of exponentials and "
                "target logit over the ranks"},
   };
+}
+
+}  // namespace
+
+std::vector<GlossaryEntry> GlossaryOfModels() {
+  std::vector<GlossaryEntry> entries = MarkEntries();
+  std::vector<GlossaryEntry> layers = LayerEntries();
+  for (GlossaryEntry& layer : layers) entries.push_back(std::move(layer));
+  return entries;
 }
 
 }  // namespace sumonce

@@ -165,7 +165,9 @@ std::vector<Broken> BrokenNames() {
           "\"sequence_parallel_sum\"?"},
       Broken{"steps: 2", "steps: 2 finalizer: \"megatron_core_0_61\"",
              ":11:10: error: finalizer: unknown \"megatron_core_0_61\", expected "
-             "megatron_core_0_16; did you mean \"megatron_core_0_16\"?"},
+             "megatron_core_0_12, megatron_core_0_13, megatron_core_0_14, megatron_core_0_15, "
+             "megatron_core_0_16, megatron_core_0_17, megatron_core_0_18 or megatron_core_0_19; "
+             "did you mean \"megatron_core_0_16\"?"},
       Broken{"*.linear_proj.lora_B\" mark: SEQUENCE_PARALLEL rank",
              "*.linear_prj.lora_B\" mark: SEQUENCE_PARALLEL rank",
              ":12:23: error: param: \"*.linear_prj.lora_B\" matches no trainable parameter; did "

@@ -210,7 +210,7 @@ class ReductionReplay {
       counted = std::fabs(times - std::round(times)) <= 1e-6;
       if (counted && std::round(times) != 1)
         odd.push_back(
-            absl::StrCat("rank ", members[s], "'s term is there ", std::round(times), " times"));
+            absl::StrCat("rank ", members[s], "'s term is there ", std::lround(times), " times"));
     }
     if (counted && !odd.empty()) {
       Add(Mechanism::kLostContribution, absl::StrCat(place, absl::StrJoin(odd, ", ")));
