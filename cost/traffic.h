@@ -27,7 +27,9 @@ struct TrafficLine {
   std::vector<int64_t> elements;
 };
 
-// Of one rank in one step of the scenario with these edits: a line per phase, call and group.
+// Of one rank in one step of the scenario with these edits: a line per phase, call and group. Where
+// the edits leave a value whose layout nobody knows, its calls are counted with the size of the
+// last layout that was known.
 std::vector<TrafficLine> TrafficOf(const Scenario& scenario, std::span<const Edit> edits);
 
 // One list of the finalizer: what travels in one buffer where lists are coalesced.
