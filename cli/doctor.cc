@@ -20,7 +20,8 @@ std::string StateOf(const Transport& transport) {
   }
   std::vector<std::string> executors;
   for (const ExecutorKind kind : transport.executors) executors.emplace_back(Name(kind));
-  return absl::StrCat("can run here: up to ", transport.max_world_size, " ranks, ",
+  const int capacity = transport.capacity ? transport.capacity() : transport.max_world_size;
+  return absl::StrCat("can run here: up to ", capacity, " ranks, ",
                       absl::StrJoin(executors, " or "));
 }
 

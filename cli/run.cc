@@ -100,7 +100,9 @@ int Run(const RunFlags& flags, Context& context) {
   }
   const auto reason_to_skip = [&](const Scenario& scenario) -> std::string {
     if (!available.ok()) return std::string(FromAbsl(available.message()));
-    if (!options.remote) return "";
+    if (!options.remote) {
+      return std::string(FromAbsl(CanRun(transport, scenario.mesh.world_size()).message()));
+    }
     if (const absl::Status& failure = options.remote->group->failure(); !failure.ok())
       return absl::StrCat("the run's processes are gone: ", failure.message());
     return TooFewProcesses(scenario, *options.remote->group, context.program);

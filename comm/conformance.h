@@ -4,7 +4,8 @@
 //
 // A body uses its own rank's data only, and asserts inside or on what ranks of this process left.
 //
-// A transport with a process per rank is run when SUMONCE_CONFORMANCE_TRANSPORT names it: then
+// A transport that needs a machine (Transport::capacity) or a process per rank is run when
+// SUMONCE_CONFORMANCE_TRANSPORT names it, alone. With processes
 // every process that its launcher started runs the same tests at the same time, and a failure of
 // any is one of the suite. With SUMONCE_CONFORMANCE_NATIVE set its own reductions are used, and
 // held to a bound where they promise no order.
@@ -68,7 +69,8 @@ inline std::vector<ConformanceCase> ConformanceCases(const std::vector<int>& siz
   const char* named = std::getenv("SUMONCE_CONFORMANCE_TRANSPORT");
   std::vector<ConformanceCase> cases;
   for (const auto& [name, transport] : Transports().all()) {
-    if (named != nullptr ? name != named : transport.processes != nullptr) continue;
+    const bool needs_a_machine = transport.processes != nullptr || transport.capacity != nullptr;
+    if (named != nullptr ? name != named : needs_a_machine) continue;
     std::vector<ExecutorKind> executors = transport.executors;
     if (transport.processes) executors = {ExecutorKind::kThreads};  // which it ignores
     for (ExecutorKind executor : executors) {
@@ -139,7 +141,8 @@ class SharedCounter {
 class ConformanceTest : public testing::TestWithParam<ConformanceCase> {
  protected:
   void SetUp() override {
-    const absl::Status there = transport().probe();
+    const absl::Status there =
+        transport().processes ? transport().probe() : CanRun(transport(), size());
     if (!transport().processes) {
       if (!there.ok()) GTEST_SKIP() << there;
       return;

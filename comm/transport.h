@@ -32,12 +32,18 @@ struct Transport {
   // Runs all ranks; the first failure ends all and is returned.
   std::function<absl::Status(const RunOptions&, const RankBody&)> run;
   int max_world_size = 1024;
+  // Ranks that this machine can hold now, where that may be fewer (GPUs); 0 if probe fails. Empty:
+  // max_world_size.
+  std::function<int()> capacity;
   std::vector<ExecutorKind> executors;  // those that it honours
   // Of transports with one rank per process: those processes. `run` is then collective over them:
   // each runs the body for its own rank, those beyond the world for none. Empty: all ranks live in
   // this process.
   std::function<absl::StatusOr<ProcessGroup*>()> processes;
 };
+
+// Unavailable, with what would change that, if the transport cannot run so many ranks here now.
+absl::Status CanRun(const Transport& transport, int world_size);
 
 class TransportRegistry {
  public:
