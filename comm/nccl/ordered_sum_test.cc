@@ -23,7 +23,8 @@ void ExpectSameReduction(DType dtype, const std::vector<Word>& words, int ranks)
     for (int rank = 0; rank < ranks; ++rank) in.push_back(words.data() + rank * count);
     std::vector<Word> expected(count);
     std::vector<Word> actual(count);
-    ReduceInRankOrder(dtype, op, in, count, {expected.data()});
+    void* const outputs[] = {expected.data()};
+    ReduceInRankOrder(dtype, op, in, count, outputs);
     OrderedSumOnHost(dtype, op, words.data(), ranks, count, actual.data());
     for (int64_t i = 0; i < count; ++i) {
       ASSERT_EQ(actual[i], expected[i]) << Name(dtype) << " " << Name(op) << " over " << ranks

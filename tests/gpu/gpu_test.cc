@@ -71,7 +71,8 @@ TEST_F(Gpu, TheKernelHasTheHostsBits) {
       std::vector<uint64_t> expected(kWords);
       std::vector<const void*> in;
       for (int rank = 0; rank < kRanks; ++rank) in.push_back(words.data() + rank * kWords);
-      ReduceInRankOrder(dtype, op, in, count, {expected.data()});
+      void* const outputs[] = {expected.data()};
+      ReduceInRankOrder(dtype, op, in, count, outputs);
       EXPECT_TRUE(SameBits(SumOnDevice(dtype, op, words, kRanks, count), expected))
           << Name(dtype) << " " << Name(op);
     }
