@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,7 +33,12 @@ struct Buffer {
   DType dtype = DType::kFloat64;
   MemoryKind memory = MemoryKind::kHost;
 
-  int64_t bytes() const { return count * SizeOf(dtype); }
+  // The largest number there is if a count is beyond all memory.
+  int64_t bytes() const {
+    int64_t product = 0;
+    const bool beyond = __builtin_mul_overflow(count, SizeOf(dtype), &product);
+    return beyond ? std::numeric_limits<int64_t>::max() : product;
+  }
 };
 
 enum class CallKind : uint8_t {

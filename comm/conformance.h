@@ -271,11 +271,19 @@ T ExpectedReduction(ReduceOp op, int size, int64_t index) {
       return InputOf<T>(rank, index);
     }
   };
+  // Integers wrap.
+  const auto plus = [](Wide a, Wide b) -> Wide {
+    if constexpr (std::is_integral_v<Wide>) {
+      using Unsigned = std::make_unsigned_t<Wide>;
+      return static_cast<Wide>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
+    } else {
+      return a + b;
+    }
+  };
   Wide total = widened(0);
   for (int rank = 1; rank < size; ++rank) {
     const Wide value = widened(rank);
-    total =
-        op == ReduceOp::kMax ? (value > total ? value : total) : static_cast<Wide>(total + value);
+    total = op == ReduceOp::kMax ? (value > total ? value : total) : plus(total, value);
   }
   if (op == ReduceOp::kAvg) total /= static_cast<Wide>(size);
   if constexpr (kIsBFloat16) {
