@@ -160,6 +160,11 @@ Value Evaluate(const Call& call, const LocalRule& rule) {
     return bound.value.kind == Kind::kUniform;
   });
   if (all_constant) return AllConstants(call, rule, operands);
+  // A mixture of slices passes only what scales it.
+  const bool scales = operands.size() == 1 && operands[0].linear && !rule.addition &&
+                      (rule.sums | rule.mixes | rule.maxima) == 0;
+  if (scales && operands[0].value.is(Layout::kMixed))
+    return StateValue(Apply(rule.factor, operands[0].value.state));
   std::vector<State> states;
   states.reserve(operands.size());
   Declaration declaration{.result = {},

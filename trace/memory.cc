@@ -17,7 +17,8 @@ const Group& AxisGroup() {
 }  // namespace
 
 bool ExtentsFit(const Value& value, const Geometry& at, const Geometry& twice) {
-  if (!value.is_state() || value.lost()) return true;
+  // Of a mixture of slices it is not told along which dimension they were cut.
+  if (!value.is_state() || value.lost() || value.layout() == Layout::kMixed) return true;
   if (at.shape.size() != twice.shape.size()) return false;
   const bool shard = value.layout() == Layout::kShard;
   for (size_t d = 0; d < at.shape.size(); ++d) {

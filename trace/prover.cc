@@ -186,6 +186,7 @@ void Prover::Step(int op) {
   const bool view = declared != nullptr && declared->rule == nullptr && Fits(call, "t") &&
                     operation.writes.empty() && poisoned_ == nullptr;
   const std::vector<Value> values = view ? std::vector<Value>{} : ResultsOf(call, declared);
+  for (const Value& value : values) Note(value);  // before an operand is written over
   const std::vector<TensorRef> targets = TargetsOf(call);
   std::vector<Made> made;
   for (size_t k = 0; k < targets.size(); ++k) {

@@ -153,8 +153,7 @@ std::vector<Value> SliceBackward(const Call& call) {
   const int rank = static_cast<int>(call.out_shape(0).size());
   const int dim = call.dimension(2, 0, rank);
   const auto begin = call.number(3);
-  if (dim < 0 || !begin || call.integer(5, 1) != 1 ||
-      static_cast<int>(call.shape(0).size()) != rank)
+  if (dim < 0 || !begin || static_cast<int>(call.shape(0).size()) != rank)
     return {call.Lose(kFormUndeclared)};
   const bool varies = !begin->of_ranks.empty();
   const bool along = grad.is(Layout::kShard) && grad.cut.dim == dim;
@@ -167,6 +166,7 @@ std::vector<Value> SliceBackward(const Call& call) {
                    .linear = Linear(0)};
     return {Evaluate(call, rule)};
   }
+  if (call.integer(5, 1) != 1) return {call.Lose(kFormUndeclared)};
   const int64_t whole_twice = call.traces().TwiceOf(call.traces().Out(call.op(), 0)).shape[dim];
   // Each rank's own part of the whole: the ranks' terms add up to it.
   if (varies) {
