@@ -1,7 +1,6 @@
 #include "trace/conditions.h"
 
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -42,11 +41,8 @@ void AddSections(Prover& prover, std::vector<std::string>& conditions) {
 std::vector<std::string> ConditionsOf(const Alignment& traces, Prover& prover) {
   std::vector<std::string> conditions;
   const int n = traces.size();
-  int64_t common = 0;
-  for (const auto& [param, value] : prover.targets()) {
-    if (value.is(Layout::kShard)) common = std::gcd(common, value.cut.outer * value.cut.block * n);
-  }
-  if (common > 0) conditions.push_back(absl::StrCat("tp divides ", common));
+  if (prover.common_extent() > 0)
+    conditions.push_back(absl::StrCat("tp divides ", prover.common_extent()));
   AddSections(prover, conditions);
   int undigested = 0;
   std::set<std::string> inputs;

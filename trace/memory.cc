@@ -167,7 +167,7 @@ Value Memory::Overlay(const Value& current, const Entry& entry, const Place& pla
   Value added = entry.value;
   if (added.is(Layout::kShard)) {
     if (!CutInPart(entry, place, added)) return LostValue(kNoSingleDim, op_);
-  } else if (added.kind != Kind::kUniform &&
+  } else if (added.kind != Kind::kUniform && !added.is(Layout::kMixed) &&
              PlaceIn(place.at, entry.place.at) != PlaceIn(place.twice, entry.place.twice)) {
     return LostValue(kOtherPlace, op_);
   }
@@ -218,6 +218,7 @@ Value Memory::View(const Value& value, const Place& from, const Place& to) {
   if (value.lost() || value.kind == Kind::kUniform || value.kind == Kind::kUninitialised)
     return value;
   if (value.is(Layout::kShard)) return ViewShard(value, from, to);
+  if (value.is(Layout::kMixed)) return value;
   if (PlaceIn(from.at, to.at) != PlaceIn(from.twice, to.twice)) return LostValue(kOtherPlace, op_);
   if (value.kind != Kind::kState || ExtentsFit(value, to.at, to.twice)) return value;
   // A whole value repeated along a dimension that is cut: each rank has its repetitions.

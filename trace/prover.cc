@@ -1,5 +1,7 @@
 #include "trace/prover.h"
 
+#include <numeric>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
@@ -133,6 +135,16 @@ const char* Prover::NumberFault(const Call& call, const Declared& declared) cons
 std::vector<TensorRef> Prover::TargetsOf(const Call& call) const {
   std::vector<TensorRef> refs;
   const Operation& operation = call.operation();
+  const Declared* declared = table_.Find(BaseName(operation.name));
+  if (declared != nullptr && declared->writes_first && !operation.args.empty()) {
+    if (call.is_tensor(0)) return {call.ref(0)};
+    if (call.is_list(0)) {
+      for (const TensorRef& ref : traces_.List(call.op(), 0)) {
+        if (ref.id >= 0) refs.push_back(ref);
+      }
+    }
+    return refs;
+  }
   if (!operation.writes.empty()) {
     for (size_t k = 0; k < operation.writes.size(); ++k)
       refs.push_back(traces_.Write(call.op(), static_cast<int>(k)));
@@ -195,14 +207,9 @@ void Prover::Step(int op) {
     if (targets[k].twin < 0) continue;
     const Value value = memory_.Read(targets[k]);
     Note(value);
+    if (value.is(Layout::kShard))
+      common_extent_ = std::gcd(common_extent_, value.cut.block * traces_.size());
     if (observer) made.push_back({.ref = targets[k], .value = value});
-  }
-  if (declared != nullptr && declared->writes_first) {
-    std::vector<TensorRef> operands;
-    AddTensors(call, operands);
-    for (const TensorRef& ref : operands) {
-      if (ref.twin >= 0) Note(memory_.Read(ref));
-    }
   }
   if (observer) observer(op, made);
 }

@@ -55,6 +55,10 @@ class Prover {
   // Called after each operation, if set.
   std::function<void(int op, const std::vector<Made>& made)> observer;
 
+  // The greatest number that divides every dimension, in entries of the whole, that some value is a
+  // shard of; 0: there is none.
+  int64_t common_extent() const { return common_extent_; }
+
   // "E", "S(0)", ...
   std::string Describe(const Value& value) const { return trace::Describe(value, mesh_); }
   const Mesh& mesh() const { return mesh_; }
@@ -81,6 +85,7 @@ class Prover {
   std::map<int, Refusal> refusals_;
   std::map<std::string, Value, std::less<>> targets_;
   bool before_taken_ = false;
+  int64_t common_extent_ = 0;
   const char* poisoned_ = nullptr;  // a number left the program: nothing after it is known
   int poisoned_at_ = -1;
 };
