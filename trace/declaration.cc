@@ -19,7 +19,10 @@ Rule Local(LocalDeclaration declaration) {
 
 void DeclarationTable::AddLocal(std::string_view name, std::string_view form,
                                 LocalDeclaration declaration, uint32_t may_vary) {
-  Add(name, {.rule = Local(std::move(declaration)), .form = form, .may_vary = may_vary});
+  Add(name, {.rule = Local(declaration),
+             .form = form,
+             .may_vary = may_vary,
+             .local = std::move(declaration)});
 }
 
 void DeclarationTable::AddLocal(std::initializer_list<std::string_view> names,

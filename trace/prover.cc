@@ -63,6 +63,18 @@ void Prover::Run() {
   for (TracedGradient& gradient : gradients_) gradient.after = memory_.Read(gradient.ref);
 }
 
+std::vector<Value> Prover::RunOne(std::span<const Value> operands, int results) {
+  memory_.set_operation(-1);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const int id = static_cast<int>(i);
+    memory_.Write({.id = id, .twin = id, .of_ranks = {}}, operands[i]);
+  }
+  Step(0);
+  std::vector<Value> values;
+  for (int k = 0; k < results; ++k) values.push_back(memory_.Read(traces_.Out(0, k)));
+  return values;
+}
+
 // The layout of a parameter follows from its extents: what halves from n to 2n is its shard.
 Value Prover::LayoutOf(const Alignment::Named& named) {
   const Extents& shape = traces_.GeometryOf(named.ref).shape;

@@ -41,6 +41,10 @@ class Prover {
 
   void Run();
 
+  // For the proof obligations of declarations: the traces' only operation, whose tensors 0, 1, ...
+  // hold `operands`. The values of its first `results` results.
+  std::vector<Value> RunOne(std::span<const Value> operands, int results);
+
   const std::vector<TracedGradient>& gradients() const { return gradients_; }
   const std::map<int, Refusal>& refusals() const { return refusals_; }  // by operation
   Sections& sections() { return sections_; }

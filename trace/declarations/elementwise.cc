@@ -67,33 +67,38 @@ std::vector<LocalRule> Power(const Call& call) {
   return {linear ? ElementwiseRule(call, {0}) : ElementwiseRule(call, {})};
 }
 
+// An operation that may also be one of the own-range chain.
+void AddChained(DeclarationTable& table, std::string_view name, std::string_view form,
+                const LocalDeclaration& declaration, uint32_t may_vary = 0) {
+  table.Add(name, {.rule = OrOwnRange(Local(declaration)),
+                   .form = form,
+                   .may_vary = may_vary,
+                   .local = declaration});
+}
+
 }  // namespace
 
 void RegisterElementwise(DeclarationTable& table) {
   constexpr uint32_t kNumber = 1u << 1;
   table.AddLocal("add", "t.", Addition);
-  table.Add("sub", {.rule = OrOwnRange(Local(Addition)), .form = "t.", .may_vary = kNumber});
-  table.Add("rsub", {.rule = OrOwnRange(Local(Elementwise({}))), .form = "t."});
+  AddChained(table, "sub", "t.", Addition, kNumber);
+  AddChained(table, "rsub", "t.", Elementwise({}));
   table.AddLocal("mul", "t.", [](const Call& call) { return Scaling(call, false); }, kNumber);
   table.AddLocal("div", "t.", [](const Call& call) { return Scaling(call, true); }, kNumber);
 
   table.AddLocal("neg", "t", Elementwise({0}));
-  for (const char* name : {"clone", "_to_copy"})
-    table.Add(name, {.rule = OrOwnRange(Local(ToCopy)), .form = "t"});
+  for (const char* name : {"clone", "_to_copy"}) AddChained(table, name, "t", ToCopy);
   table.Add("copy", {.rule = Copy, .form = "tt"});
-  table.Add("masked_fill", {.rule = OrOwnRange(Local(MaskedFill)), .form = "ttn"});
+  AddChained(table, "masked_fill", "ttn", MaskedFill);
 
   table.AddLocal("pow", "tn", Power);
   table.AddLocal({"rsqrt", "sqrt", "exp", "log", "cos", "sin", "sigmoid", "tanh", "gelu", "silu",
                   "softplus", "relu", "abs", "reciprocal", "erf", "clamp", "clamp_min", "gt", "le",
                   "eq", "ne", "bitwise_and", "bitwise_not", "logical_not", "logical_and"},
                  "t", Elementwise({}));
-  for (const char* name : {"lt", "ge"}) {
-    table.Add(name,
-              {.rule = OrOwnRange(Local(Elementwise({}))), .form = "t.", .may_vary = kNumber});
-  }
+  for (const char* name : {"lt", "ge"}) AddChained(table, name, "t.", Elementwise({}), kNumber);
   for (const char* name : {"bitwise_or", "logical_or"})
-    table.Add(name, {.rule = OrOwnRange(Local(Elementwise({}))), .form = "tt"});
+    AddChained(table, name, "tt", Elementwise({}));
 
   // The derivative at the second argument, times the gradient.
   table.AddLocal({"gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward",

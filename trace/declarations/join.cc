@@ -142,6 +142,8 @@ std::vector<LocalRule> SelectBackward(const Call& call) {
     if (d != dim) rule.operands[0].labels.push_back(d);
     rule.result.push_back(d == dim ? kUnnamed : d);
   }
+  // A constant has zeros around it afterwards: it is none any more.
+  if (dim >= 0) rule.mixes = SetOf(DimAt(dim));
   return {rule};
 }
 
@@ -163,7 +165,8 @@ std::vector<Value> SliceBackward(const Call& call) {
       return {call.Lose(varies ? kRanksDiffer : kOtherPlace)};
     LocalRule rule{.operands = {{0, Numbered(rank)}},
                    .result = Numbered(rank),
-                   .linear = Linear(0)};
+                   .linear = Linear(0),
+                   .mixes = SetOf(DimAt(dim))};
     return {Evaluate(call, rule)};
   }
   if (call.integer(5, 1) != 1) return {call.Lose(kFormUndeclared)};

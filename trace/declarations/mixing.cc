@@ -81,10 +81,12 @@ std::vector<LocalRule> LayerNormBackward(const Call& call) {
     return {rule};
   }
   const int leading = static_cast<int>(rank - normalised);
-  LocalRule input{.operands = {{0, Numbered(rank)}, {1, Numbered(rank)}},
-                  .result = Numbered(rank),
-                  .linear = Linear(0)};
-  input.mixes = LabelsOf({});
+  Labels statistics = Numbered(rank);
+  for (size_t d = leading; d < rank; ++d) statistics[d] = kUnnamed;
+  LocalRule input{
+      .operands = {{0, Numbered(rank)}, {1, Numbered(rank)}, {3, statistics}, {4, statistics}},
+      .result = Numbered(rank),
+      .linear = Linear(0)};
   LocalRule parameter = input;
   parameter.result = Numbered(normalised, leading);
   for (int d = 0; d < static_cast<int>(rank); ++d)
