@@ -51,9 +51,9 @@ absl::Status Alignment::AlignNamed() {
   for (const Program* other : others) {
     ids_of.push_back(IdsByName(*other));
     if (ids_of.back().size() == ids.size()) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        other->place, ": ", ids_of.back().size(), " named tensors, ", base().place, " has ",
-        ids.size()));
+    return absl::FailedPreconditionError(absl::StrCat(other->place, ": ", ids_of.back().size(),
+                                                      " named tensors, ", base().place, " has ",
+                                                      ids.size()));
   }
   for (size_t id = 0; id < base().tensors.size(); ++id) {
     const TensorInfo& tensor = base().tensors[id];
@@ -65,9 +65,9 @@ absl::Status Alignment::AlignNamed() {
     for (size_t k = 0; k < others.size(); ++k) {
       const auto found = ids_of[k].find(NameKey(tensor.kind, tensor.name));
       if (found == ids_of[k].end()) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            others[k]->place, ": has no tensor named ", ToAbsl(tensor.name), ", which ",
-            base().place, " has"));
+        return absl::FailedPreconditionError(
+            absl::StrCat(others[k]->place, ": has no tensor named ", ToAbsl(tensor.name),
+                         ", which ", base().place, " has"));
       }
       if (k + 1 == others.size()) named.ref.twin = found->second;
       if (k + 1 < others.size()) same &= found->second == named.ref.id;

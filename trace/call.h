@@ -57,8 +57,8 @@ class Call {
   const Operation& operation_;
 };
 
-// k with twice = value * 2^k, the power of n that a number is; nothing: it is none. Numbers that are
-// the same are the power 0.
+// k with twice = value * 2^k, the power of n that a number is; nothing: it is none. Numbers that
+// are the same are the power 0.
 std::optional<int> PowerOf(const NumberRef& number);
 
 // What must not be read as a value: uninitialised memory, a look-up without its mask. Nothing: the

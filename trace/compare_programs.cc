@@ -13,10 +13,9 @@ enum class GroupKind { kAxis, kSelf, kOther };
 
 GroupKind KindOf(const Argument& group, const Program& program) {
   if (group.items.size() == 1) return GroupKind::kSelf;
-  const bool axis = std::equal(group.items.begin(), group.items.end(), program.group.begin(),
-                               program.group.end(), [](const Argument& item, int64_t rank) {
-                                 return item.integer == rank;
-                               });
+  const bool axis =
+      std::equal(group.items.begin(), group.items.end(), program.group.begin(), program.group.end(),
+                 [](const Argument& item, int64_t rank) { return item.integer == rank; });
   return axis ? GroupKind::kAxis : GroupKind::kOther;
 }
 
@@ -36,12 +35,13 @@ class Comparison {
  private:
   bool SameSize() const { return first_.size == second_.size; }
   std::string Verdict() const {
-    return SameSize() ? "ranks run different programs" : "the program changes with the group's size";
+    return SameSize() ? "ranks run different programs"
+                      : "the program changes with the group's size";
   }
   absl::Status Differ(const std::string& how) const {
-    return absl::FailedPreconditionError(absl::StrCat(
-        Verdict(), ": ", first_.place, " and ", second_.place, " differ at ",
-        OperationName(first_, op_), ": ", how));
+    return absl::FailedPreconditionError(absl::StrCat(Verdict(), ": ", first_.place, " and ",
+                                                      second_.place, " differ at ",
+                                                      OperationName(first_, op_), ": ", how));
   }
 
   absl::Status CompareOperation() {
@@ -67,8 +67,8 @@ class Comparison {
   }
 
   absl::Status CheckLengths(size_t a, size_t b, const char* what, bool may_grow) const {
-    const bool grows = may_grow && !SameSize() && a % first_.size == 0 &&
-                       a / first_.size * second_.size == b;
+    const bool grows =
+        may_grow && !SameSize() && a % first_.size == 0 && a / first_.size * second_.size == b;
     if (a == b || grows) return absl::OkStatus();
     return Differ(absl::StrCat(a, " and ", b, " ", what));
   }
@@ -113,9 +113,8 @@ class Comparison {
                                  ShapeText(shape_y), " in the other"));
     }
     if (x.dtype != y.dtype) {
-      return Differ(
-          absl::StrCat("a tensor is ", ToAbsl(x.dtype), " in one and ", ToAbsl(y.dtype),
-                       " in the other"));
+      return Differ(absl::StrCat("a tensor is ", ToAbsl(x.dtype), " in one and ", ToAbsl(y.dtype),
+                                 " in the other"));
     }
     const auto [forth, new_x] = storages_.emplace(x.storage, y.storage);
     const auto [back, new_y] = storages_back_.emplace(y.storage, x.storage);

@@ -7,10 +7,10 @@
 namespace sumonce::trace {
 
 // FailedPrecondition names the first difference with operation and both values. The same: the
-// number and order of operations, phases, kinds of arguments, words and flags among them, groups (by
-// what they are to the axis), dtypes, numbers of dimensions, shapes if both have the same size, and
-// which tensors share a storage. Numbers may differ; so may, between sizes, the lengths of lists of
-// tensors that grow with the size.
+// number and order of operations, phases, kinds of arguments, words and flags among them, groups
+// (by what they are to the axis), dtypes, numbers of dimensions, shapes if both have the same size,
+// and which tensors share a storage. Numbers may differ; so may, between sizes, the lengths of
+// lists of tensors that grow with the size.
 absl::Status ComparePrograms(const Program& first, const Program& second);
 
 }  // namespace sumonce::trace

@@ -10,7 +10,8 @@
 namespace sumonce::trace {
 namespace {
 
-// "decoder.layers.*.mlp.linear_fc1.weight" of "decoder.layers.7.mlp.linear_fc1.weight": layers repeat.
+// "decoder.layers.*.mlp.linear_fc1.weight" of "decoder.layers.7.mlp.linear_fc1.weight": layers
+// repeat.
 std::string Repeated(std::string_view name) {
   std::string text;
   for (size_t i = 0; i < name.size(); ++i) {
@@ -31,8 +32,8 @@ void AddSections(Prover& prover, std::vector<std::string>& conditions) {
     if (count > 1) counts[what] = std::max(counts[what], count);
   }
   for (const auto& [what, count] : counts) {
-    conditions.push_back(absl::StrCat(what, " are cut in ", count,
-                                      " sections per rank, in the reference's order"));
+    conditions.push_back(
+        absl::StrCat(what, " are cut in ", count, " sections per rank, in the reference's order"));
   }
 }
 

@@ -31,7 +31,8 @@ void DeclarationTable::AddLocal(std::initializer_list<std::string_view> names,
 }
 
 void DeclarationTable::AddViews(std::initializer_list<std::string_view> names) {
-  for (const std::string_view name : names) Add(name, {.rule = nullptr, .form = "t", .may_vary = ~0u});
+  for (const std::string_view name : names)
+    Add(name, {.rule = nullptr, .form = "t", .may_vary = ~0u});
 }
 
 const Declared* DeclarationTable::Find(std::string_view name) const {

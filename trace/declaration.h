@@ -33,10 +33,10 @@ struct Operand {
 struct LocalRule {
   std::vector<Operand> operands;
   Labels result;
-  uint32_t linear = 0;  // bit i: in operands[i]
+  uint32_t linear = 0;                     // bit i: in operands[i]
   DimSet sums = 0, mixes = 0, maxima = 0;  // of labels
   bool addition = false;
-  Scale factor;            // of the result
+  Scale factor;                   // of the result
   const char* refused = nullptr;  // this form is none that is known
 };
 
@@ -50,9 +50,9 @@ using LocalDeclaration = std::function<std::vector<LocalRule>(const Call& call)>
 Rule Local(LocalDeclaration declaration);
 
 struct Declared {
-  Rule rule;               // null: a view, whose value follows from memory
+  Rule rule;                   // null: a view, whose value follows from memory
   std::string_view form = {};  // of the first arguments: t tensor, l list, n number, . anything
-  uint32_t may_vary = 0;   // positions of numbers, or of lists of them, that the rule looks at
+  uint32_t may_vary = 0;       // positions of numbers, or of lists of them, that the rule looks at
   std::vector<std::string_view> keywords = {};  // numbers among the keywords that it looks at
   LocalDeclaration local = nullptr;  // what the rule evaluates, where it does nothing else
   bool writes_first = false;  // a collective: its first argument is written, whatever is recorded

@@ -91,7 +91,8 @@ absl::StatusOr<std::vector<std::string>> ExplainTraces(const TraceSet& set,
     }
     return lines;
   }
-  return absl::NotFoundError(absl::StrCat("--explain: '", param, "' has no gradient in the traces"));
+  return absl::NotFoundError(
+      absl::StrCat("--explain: '", param, "' has no gradient in the traces"));
 }
 
 }  // namespace sumonce::trace

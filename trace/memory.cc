@@ -29,12 +29,19 @@ bool ExtentsFit(const Value& value, const Geometry& at, const Geometry& twice) {
   return !shard || value.cut.dim < static_cast<int>(at.shape.size());
 }
 
-Memory::Memory(const Alignment& traces, Sections& sections)
-    : traces_(traces), sections_(sections) {
+Memory::Memory(const Alignment& traces, Sections& sections) : traces_(traces), sections_(sections) {
   int storages = 0;
   for (const TensorInfo& tensor : traces.base().tensors)
     storages = std::max(storages, tensor.storage + 1);
   logs_.resize(storages);
+  one_type_.resize(storages, true);
+  std::vector<std::string_view> types(storages);
+  for (const TensorInfo& tensor : traces.base().tensors) {
+    if (tensor.storage < 0) continue;
+    std::string_view& type = types[tensor.storage];
+    if (type.empty()) type = tensor.dtype;
+    if (type != tensor.dtype) one_type_[tensor.storage] = false;
+  }
   cache_.resize(traces.base().tensors.size());
 }
 
@@ -77,8 +84,7 @@ Value Memory::ReadOwnSlice(const TensorRef& ref) {
   const Value value = ReadAt(whole);
   if (value.lost() || value.kind == Kind::kUniform) return value;
   if (!value.is_state()) return LostValue(kRanksDiffer, op_);
-  const State state =
-      Apply({.map = Map::kSplit, .dim = DimAt(dim)}, AxisGroup(), value.state, op_);
+  const State state = Apply({.map = Map::kSplit, .dim = DimAt(dim)}, AxisGroup(), value.state, op_);
   if (state.lost) return StateValue(state);
   const Strip strip = sections_.NewStrip();
   sections_.Join(strip);
@@ -96,8 +102,8 @@ void Memory::WriteOwnSlice(const TensorRef& ref, const Value& value) {
   if (!value.is(Layout::kShard) || !(value.cut == own))
     return WriteAt(whole, LostValue(kRanksDiffer, op_));
   if (!sections_.Join(value.strip)) return WriteAt(whole, LostValue(kCutAndJoined, op_));
-  WriteAt(whole, StateValue(Apply({.map = Map::kPad, .dim = DimAt(dim)}, AxisGroup(), value.state,
-                                  op_)));
+  WriteAt(whole,
+          StateValue(Apply({.map = Map::kPad, .dim = DimAt(dim)}, AxisGroup(), value.state, op_)));
 }
 
 // A tensor that no recorded operation made: the same for all, as far as its digest says.
@@ -118,6 +124,7 @@ Value Memory::Read(const TensorRef& ref) {
   if (Varies(ref)) return ReadOwnSlice(ref);
   const int storage = traces_.StorageOf(ref);
   if (!Known(storage)) return LostValue(kUnknownOrigin, op_);
+  if (!one_type_[storage]) return LostValue(kOtherType, op_);
   Cached& cached = cache_[ref.id];
   if (cached.version == Version(storage) && cached.twin == ref.twin) return cached.value;
   cached.value = ReadAt(PlaceOf(ref));

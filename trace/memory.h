@@ -42,7 +42,9 @@ class Memory {
   };
   std::vector<Part> PartsOf(const TensorRef& ref) const;
 
-  bool Known(int storage) const { return storage >= 0 && storage < Size() && !logs_[storage].empty(); }
+  bool Known(int storage) const {
+    return storage >= 0 && storage < Size() && !logs_[storage].empty();
+  }
   int Version(int storage) const { return static_cast<int>(logs_[storage].size()); }
   int Writer(const TensorRef& ref) const;  // the operation of the last write it shows, -1: none
 
@@ -74,6 +76,7 @@ class Memory {
   Sections& sections_;
   int op_ = -1;
   std::vector<std::vector<Entry>> logs_;  // by storage
+  std::vector<bool> one_type_;            // by storage
   std::vector<Cached> cache_;             // by tensor id
 };
 

@@ -85,8 +85,8 @@ struct ParamInfo {
 struct Program {
   std::string place;  // the file, for messages
   std::string_view axis;
-  int size = 0;  // of the axis
-  int rank = 0;  // in it
+  int size = 0;                // of the axis
+  int rank = 0;                // in it
   std::vector<int64_t> group;  // world ranks of the axis
   std::vector<ParamInfo> params;
   std::vector<TensorInfo> tensors;  // by id

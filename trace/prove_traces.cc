@@ -50,8 +50,9 @@ Proof ProofOf(Prover& prover, const TracedGradient& gradient) {
     return Unproved(gradient.param, "its extents at the two sizes are neither whole nor a shard");
   if (after.lost()) return Refused(prover, gradient, after);
   if (!after.is_state()) {
-    return Unproved(gradient.param, after.is_zero() ? "no gradient reaches it"
-                                                    : "its gradient is no state of the reference's");
+    return Unproved(gradient.param, after.is_zero()
+                                        ? "no gradient reaches it"
+                                        : "its gradient is no state of the reference's");
   }
   if (after.is(Layout::kShard) && target.is(Layout::kShard)) {
     if (!(after.cut == target.cut)) {
@@ -77,10 +78,10 @@ std::string Missing(const TraceSet& set) {
   if (set.twice && set.whole) return "";
   const int n = set.size();
   return absl::StrCat(
-      "a single size is never enough: / ", n, " cannot be told from / tp. Missing: ",
-      set.twice ? "" : absl::StrCat("rank 0 at tp ", 2 * n), set.twice || set.whole ? "" : " and ",
-      set.whole ? "" : "the unsharded trace", "; python -m sumonce_trace JOB.py:STEP --tp ", n, ",",
-      2 * n, " makes them");
+      "a single size is never enough: / ", n,
+      " cannot be told from / tp. Missing: ", set.twice ? "" : absl::StrCat("rank 0 at tp ", 2 * n),
+      set.twice || set.whole ? "" : " and ", set.whole ? "" : "the unsharded trace",
+      "; python -m sumonce_trace JOB.py:STEP --tp ", n, ",", 2 * n, " makes them");
 }
 
 // Of a parameter that is not what the unsharded one's slice is, nothing is proved.
@@ -93,12 +94,11 @@ void CheckWhole(const TraceSet& set, const Prover& prover, TraceProof& proof) {
     Extents expected = geometry.shape;
     if (gradient.target.is(Layout::kShard)) expected[gradient.target.cut.dim] *= set.size();
     if (whole != shapes.end() && *whole->second == expected) continue;
-    proof.proofs[gradient.param] =
-        Unproved(gradient.param, whole == shapes.end()
-                                     ? "the unsharded trace has no parameter of this name"
-                                     : absl::StrCat("the unsharded parameter is ",
-                                                    ShapeText(*whole->second), ", expected ",
-                                                    ShapeText(expected)));
+    proof.proofs[gradient.param] = Unproved(
+        gradient.param, whole == shapes.end()
+                            ? "the unsharded trace has no parameter of this name"
+                            : absl::StrCat("the unsharded parameter is ", ShapeText(*whole->second),
+                                           ", expected ", ShapeText(expected)));
   }
 }
 

@@ -191,7 +191,8 @@ std::vector<Value> Prover::ResultsOf(const Call& call, const Declared* declared)
   if (poisoned_ != nullptr)
     return std::vector<Value>(TargetsOf(call).size(), LostValue(poisoned_, poisoned_at_));
   if (declared == nullptr) return Faulty(call, kUndeclared, collective);
-  if (!Fits(call, declared->form)) return Faulty(call, kFormUndeclared, collective);
+  if (!Fits(call, declared->form) || !declared->rule)
+    return Faulty(call, kFormUndeclared, collective);
   if (const char* fault = NumberFault(call, *declared)) return Faulty(call, fault, collective);
   std::vector<Value> values = declared->rule(call);
   const size_t targets = TargetsOf(call).size();

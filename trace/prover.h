@@ -4,8 +4,8 @@
 // just more operations.
 #pragma once
 
-#include <map>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,9 +19,9 @@ namespace sumonce::trace {
 // Where a state was lost first: what follows from it is not told again.
 struct Refusal {
   int op = -1;
-  std::string name;     // "@556 aten.cat [decoder.layers.1.self_attention]"
-  std::string reason;   // "a complete and a partial part are joined (E, P)"
-  std::string operands; // their states
+  std::string name;      // "@556 aten.cat [decoder.layers.1.self_attention]"
+  std::string reason;    // "a complete and a partial part are joined (E, P)"
+  std::string operands;  // their states
   bool mixed_use = false;
 };
 

@@ -1,10 +1,11 @@
 // Soundness: no claim about 200 random programs, right ones and wrong ones, contradicts what was
 // computed.
+#include "trace/testing/random_programs.h"
+
 #include <iostream>
 
 #include "gtest/gtest.h"
 #include "trace/prove_traces.h"
-#include "trace/testing/random_programs.h"
 
 namespace sumonce::trace {
 namespace {

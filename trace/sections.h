@@ -73,9 +73,9 @@ class Sections {
   bool Propagate(const Link& link, const Fraction& at);
 
   mutable std::vector<int> parents_;
-  std::vector<std::set<Fraction>> cuts_;    // by root, inside the block
-  std::vector<std::vector<Span>> joined_;   // by root
-  std::vector<std::vector<Link>> links_;    // by root
+  std::vector<std::set<Fraction>> cuts_;   // by root, inside the block
+  std::vector<std::vector<Span>> joined_;  // by root
+  std::vector<std::vector<Link>> links_;   // by root
 };
 
 }  // namespace sumonce::trace

@@ -54,12 +54,12 @@ absl::StatusOr<Files> FindFiles(const std::string& dir) {
                                                      at->path().string(), "; keep one of the two"));
     }
   }
-  if (error)
-    return absl::InvalidArgumentError(absl::StrCat(dir, ": error: ", error.message()));
+  if (error) return absl::InvalidArgumentError(absl::StrCat(dir, ": error: ", error.message()));
   if (files.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        dir, ": error: holds no trace; expected tp2.rank0.jsonl.gz, tp2.rank1.jsonl.gz, "
-             "tp4.rank0.jsonl.gz and tp1.rank0.jsonl.gz (python -m sumonce_trace makes them)"));
+        dir,
+        ": error: holds no trace; expected tp2.rank0.jsonl.gz, tp2.rank1.jsonl.gz, "
+        "tp4.rank0.jsonl.gz and tp1.rank0.jsonl.gz (python -m sumonce_trace makes them)"));
   }
   return files;
 }
@@ -68,9 +68,9 @@ absl::StatusOr<Program> Read(const Files& files, int size, int rank) {
   const std::string& path = files.at({size, rank});
   SUMONCE_ASSIGN_OR_RETURN(Program program, ReadProgram(path));
   if (program.size != size || program.rank != rank) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": error: its header says size ", program.size, " and rank ",
-                     program.rank, "; name the file after them"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": error: its header says size ",
+                                                   program.size, " and rank ", program.rank,
+                                                   "; name the file after them"));
   }
   return program;
 }

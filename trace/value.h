@@ -25,15 +25,15 @@ enum class Kind : uint8_t {
   kRankSlice,      // in the result of an all-gather: the slice of rank `index` of a shard
   // What a look-up in a table that is cut by rows makes of whole-table indices, for the rank whose
   // rows are [r * block, (r + 1) * block) (docs/TRACE.md "Own range"):
-  kBelow,          // index < r * block (`bound` 0), or < (r + 1) * block (`bound` 1)
-  kNotBelow,       // index >= the same
-  kOutside,        // 1 where the index is another rank's
-  kInside,         // 1 - kOutside
-  kRelative,       // index - r * block
-  kOwnIndex,       // the same where it is own, else 0
-  kFound,          // the table's entries at kOwnIndex: others' are of entry 0
-  kFoundLessOwn,   // kFound minus kInside
-  kOwnOnly,        // a value, zero where the index is another rank's
+  kBelow,         // index < r * block (`bound` 0), or < (r + 1) * block (`bound` 1)
+  kNotBelow,      // index >= the same
+  kOutside,       // 1 where the index is another rank's
+  kInside,        // 1 - kOutside
+  kRelative,      // index - r * block
+  kOwnIndex,      // the same where it is own, else 0
+  kFound,         // the table's entries at kOwnIndex: others' are of entry 0
+  kFoundLessOwn,  // kFound minus kInside
+  kOwnOnly,       // a value, zero where the index is another rank's
 };
 
 // Which whole-table indices a value of the own-range chain goes back to: two of a chain have to be

@@ -10,10 +10,9 @@ namespace {
 
 // Operations whose numbers enter the values.
 bool IsArithmetic(std::string_view name) {
-  static const auto& names =
-      *new std::set<std::string_view>{"mul",     "div",   "add",     "sub",  "rsub", "pow",
-                                      "addmm",   "full",  "baddbmm", "fill", "clamp", "full_like",
-                                      "new_full", "scalar_tensor"};
+  static const auto& names = *new std::set<std::string_view>{
+      "mul",  "div",     "add",  "sub",   "rsub",      "pow",      "addmm",
+      "full", "baddbmm", "fill", "clamp", "full_like", "new_full", "scalar_tensor"};
   return names.contains(name);
 }
 

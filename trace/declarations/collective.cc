@@ -36,7 +36,8 @@ std::string_view ReductionOf(const Call& call) {
 Value Reduced(const Call& call, const Value& value) {
   const std::string_view reduction = ReductionOf(call);
   if (value.lost()) return value;
-  if (value.is_zero() && reduction != "AVG" && reduction != "SUM") return call.Lose(kFormUndeclared);
+  if (value.is_zero() && reduction != "AVG" && reduction != "SUM")
+    return call.Lose(kFormUndeclared);
   if (value.is_zero()) return value;
   if (const char* reason = Unusable(value)) return call.Lose(reason);
   const State& state = value.state;  // of a constant: equal
@@ -75,8 +76,8 @@ Value Scattered(const Call& call) {
   if (const char* reason = Unusable(value)) return call.Lose(reason);
   const std::string_view reduction = ReductionOf(call);
   if (reduction != "SUM" && reduction != "AVG") return call.Lose(kFormUndeclared);
-  State state = Apply({.map = Map::kReduceScatter, .dim = DimAt(0)}, TracedGroup(), value.state,
-                      call.op());
+  State state =
+      Apply({.map = Map::kReduceScatter, .dim = DimAt(0)}, TracedGroup(), value.state, call.op());
   if (state.lost) return StateValue(state);
   if (reduction == "AVG") state.scale = state.scale * Scale::SizeOfAxis(kAxis, -1);
   if (call.shape(0).empty()) return call.Lose(kFormUndeclared);
@@ -129,8 +130,8 @@ std::vector<Value> AllGather(const Call& call) {
     WriteSlices(call, value);
     return {};
   }
-  State state = Apply({.map = Map::kAllGather, .dim = DimAt(0)}, TracedGroup(), value.state,
-                      call.op());
+  State state =
+      Apply({.map = Map::kAllGather, .dim = DimAt(0)}, TracedGroup(), value.state, call.op());
   if (!state.lost && value.cut.outer != 1) state.lost = {kSlicesSideBySide, call.op()};
   if (!state.lost && !call.sections().Join(value.strip)) state.lost = {kCutAndJoined, call.op()};
   call.memory().Write(out, StateValue(state));
@@ -159,7 +160,11 @@ void RegisterCollective(DeclarationTable& table) {
   table.Add("allreduce_coalesced", {.rule = AllReduce, .form = "l", .writes_first = true});
   table.Add("_allgather_base", {.rule = AllGather, .form = "tt", .writes_first = true});
   table.Add("_reduce_scatter_base", {.rule = ReduceScatter, .form = "tt", .writes_first = true});
-  table.Add("broadcast", {.rule = Broadcast, .form = "l", .writes_first = true, });
+  table.Add("broadcast", {
+                             .rule = Broadcast,
+                             .form = "l",
+                             .writes_first = true,
+                         });
   const Rule nothing = [](const Call&) { return std::vector<Value>{}; };
   table.Add("barrier", {.rule = nothing, .may_vary = ~0u});
 }

@@ -25,7 +25,9 @@ std::vector<LocalRule> Scaling(const Call& call, bool divides) {
   const auto number = call.number(1);
   if (!number) return {rule};
   const auto power = PowerOf(*number);
-  if (!power) {
+  if (!number->of_ranks.empty()) {
+    rule.refused = kRankNumber;
+  } else if (!power) {
     rule.refused = kSizeNumber;
   } else {
     rule.factor = Scale::SizeOfAxis(kAxis, divides ? -*power : *power);
@@ -83,8 +85,10 @@ void RegisterElementwise(DeclarationTable& table) {
   table.AddLocal("add", "t.", Addition);
   AddChained(table, "sub", "t.", Addition, kNumber);
   AddChained(table, "rsub", "t.", Elementwise({}));
-  table.AddLocal("mul", "t.", [](const Call& call) { return Scaling(call, false); }, kNumber);
-  table.AddLocal("div", "t.", [](const Call& call) { return Scaling(call, true); }, kNumber);
+  table.AddLocal(
+      "mul", "t.", [](const Call& call) { return Scaling(call, false); }, kNumber);
+  table.AddLocal(
+      "div", "t.", [](const Call& call) { return Scaling(call, true); }, kNumber);
 
   table.AddLocal("neg", "t", Elementwise({0}));
   for (const char* name : {"clone", "_to_copy"}) AddChained(table, name, "t", ToCopy);
@@ -92,10 +96,12 @@ void RegisterElementwise(DeclarationTable& table) {
   AddChained(table, "masked_fill", "ttn", MaskedFill);
 
   table.AddLocal("pow", "tn", Power);
-  table.AddLocal({"rsqrt", "sqrt", "exp", "log", "cos", "sin", "sigmoid", "tanh", "gelu", "silu",
-                  "softplus", "relu", "abs", "reciprocal", "erf", "clamp", "clamp_min", "gt", "le",
-                  "eq", "ne", "bitwise_and", "bitwise_not", "logical_not", "logical_and"},
-                 "t", Elementwise({}));
+  table.AddLocal(
+      {"rsqrt",       "sqrt",        "exp",         "log",        "cos",  "sin", "sigmoid",
+       "tanh",        "gelu",        "silu",        "softplus",   "relu", "abs", "reciprocal",
+       "erf",         "clamp",       "clamp_min",   "gt",         "le",   "eq",  "ne",
+       "bitwise_and", "bitwise_not", "logical_not", "logical_and"},
+      "t", Elementwise({}));
   for (const char* name : {"lt", "ge"}) AddChained(table, name, "t.", Elementwise({}), kNumber);
   for (const char* name : {"bitwise_or", "logical_or"})
     AddChained(table, name, "tt", Elementwise({}));

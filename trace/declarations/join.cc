@@ -12,8 +12,8 @@ std::optional<Value> JoinedSlices(const Call& call, const std::vector<Value>& pa
                                   size_t count_twice) {
   if (parts.empty() || parts[0].kind != Kind::kRankSlice) return std::nullopt;
   const Value& first = parts[0];
-  bool whole = static_cast<int>(parts.size()) == call.size() &&
-               count_twice == 2 * parts.size() && first.cut.dim == dim;
+  bool whole = static_cast<int>(parts.size()) == call.size() && count_twice == 2 * parts.size() &&
+               first.cut.dim == dim;
   for (size_t k = 0; k < parts.size(); ++k) {
     whole &= parts[k].kind == Kind::kRankSlice && parts[k].index == static_cast<int>(k) &&
              parts[k].gather == first.gather;
@@ -174,11 +174,12 @@ std::vector<Value> SliceBackward(const Call& call) {
   // Each rank's own part of the whole: the ranks' terms add up to it.
   if (varies) {
     bool own = whole == part * call.size() && whole == whole_twice && grad.cut.outer == 1;
-    for (int r = 0; r < call.size(); ++r) own &= begin->of_ranks[r] == static_cast<double>(r * part);
+    for (int r = 0; r < call.size(); ++r)
+      own &= begin->of_ranks[r] == static_cast<double>(r * part);
     if (!own) return {call.Lose(kRanksDiffer)};
     if (!call.sections().Join(grad.strip)) return {call.Lose(kCutAndJoined)};
-    return {StateValue(Apply({.map = Map::kPad, .dim = DimAt(dim)}, {.name = "tp", .atomic = {kAxis}},
-                             grad.state, call.op()))};
+    return {StateValue(Apply({.map = Map::kPad, .dim = DimAt(dim)},
+                             {.name = "tp", .atomic = {kAxis}}, grad.state, call.op()))};
   }
   if (part == whole) return {grad};
   const int64_t from = static_cast<int64_t>(begin->value);

@@ -130,8 +130,8 @@ std::vector<Value> EmbeddingBackward(const Call& call) {
   if (grad.lost()) return {grad};
   if (index.lost()) return {index};
   if (call.flag(4, false) || call.integer(3, -1) >= 0) return {call.Lose(kFormUndeclared)};
-  if (const auto rows = PutInOwnRows(call, UniformValue(0.0), call.out_shape(0), -1, {index}, grad,
-                                     true)) {
+  if (const auto rows =
+          PutInOwnRows(call, UniformValue(0.0), call.out_shape(0), -1, {index}, grad, true)) {
     return {*rows};
   }
   const int width = static_cast<int>(call.shape(1).size());
@@ -152,8 +152,8 @@ std::vector<Value> IndexPut(const Call& call) {
   if (const Value* lost = LostOf(list.values)) return {*lost};
   const bool accumulate = call.flag(3, false);
   const int storage = call.traces().StorageOf(call.ref(0));
-  if (const auto put = PutInOwnRows(call, into, call.shape(0), storage, list.values, values,
-                                    accumulate)) {
+  if (const auto put =
+          PutInOwnRows(call, into, call.shape(0), storage, list.values, values, accumulate)) {
     return {*put};
   }
   for (const Value* value : {&into, &values}) {

@@ -19,8 +19,7 @@ LocalDeclaration Along(int position, std::initializer_list<int> linear) {
   const std::vector<int> at(linear);
   return [=](const Call& call) {
     const std::vector<int> dims = DimsOf(call, position, {-1});
-    LocalRule rule =
-        at.empty() ? Unrefused(call, {}, dims) : Unrefused(call, {at[0]}, dims);
+    LocalRule rule = at.empty() ? Unrefused(call, {}, dims) : Unrefused(call, {at[0]}, dims);
     return std::vector<LocalRule>(static_cast<size_t>(std::max(call.outs(), 1)), rule);
   };
 }
@@ -37,8 +36,7 @@ std::vector<LocalRule> Triangle(const Call& call) {
 std::vector<LocalRule> Pad(const Call& call) {
   const std::vector<int64_t> pads = call.integers(1);
   const size_t rank = call.shape(0).size();
-  LocalRule rule{.operands = {{.position = 0, .labels = Numbered(rank)}},
-                 .result = Numbered(rank)};
+  LocalRule rule{.operands = {{.position = 0, .labels = Numbered(rank)}}, .result = Numbered(rank)};
   for (size_t k = 0; k < pads.size(); ++k) {
     if (k / 2 >= rank) {
       rule.refused = kFormUndeclared;
@@ -92,7 +90,10 @@ std::vector<LocalRule> LayerNormBackward(const Call& call) {
   for (int d = 0; d < static_cast<int>(rank); ++d)
     (d < leading ? parameter.sums : parameter.mixes) |= SetOf(DimAt(d));
   input.mixes = parameter.mixes;
-  if (call.is_tensor(5)) input.operands.push_back({5, Numbered(normalised, leading)});
+  if (call.is_tensor(5)) {
+    input.linear |= 1u << input.operands.size();
+    input.operands.push_back({5, Numbered(normalised, leading)});
+  }
   std::vector<LocalRule> rules;
   for (size_t k = 0; k < wanted.size() && k < 3; ++k) {
     if (wanted[k] != 0) rules.push_back(k == 0 ? input : parameter);

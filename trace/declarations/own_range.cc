@@ -68,8 +68,8 @@ std::optional<Value> Compare(const Call& call, std::string_view name) {
     if (bound != 0) return call.Lose(kRankNumber);
     return OfChain(Kind::kRelative, block, OriginOf(call, call.ref(0)));
   }
-  Value value = OfChain(name == "lt" ? Kind::kBelow : Kind::kNotBelow, block,
-                        OriginOf(call, call.ref(0)));
+  Value value =
+      OfChain(name == "lt" ? Kind::kBelow : Kind::kNotBelow, block, OriginOf(call, call.ref(0)));
   value.bound = bound;
   return value;
 }
@@ -88,7 +88,8 @@ std::optional<Value> Mask(const Call& call) {
   const Value value = call.value(0), mask = call.value(1);
   if (mask.kind != Kind::kOutside) return std::nullopt;
   const auto number = call.number(2);
-  if (!number || number->value != 0) return call.Lose("a mask that fills with another number than 0");
+  if (!number || number->value != 0)
+    return call.Lose("a mask that fills with another number than 0");
   if (value.lost() || value.is_zero()) return value;
   if (value.kind == Kind::kRelative && SameRange(value, mask))
     return OfChain(Kind::kOwnIndex, mask.block, mask.origin);
@@ -97,7 +98,8 @@ std::optional<Value> Mask(const Call& call) {
     terms[kAxis] = Partial(0);
     return StateValue(terms);
   }
-  if (value.is(Layout::kEqual)) return OfChain(Kind::kOwnOnly, mask.block, mask.origin, value.state.scale);
+  if (value.is(Layout::kEqual))
+    return OfChain(Kind::kOwnOnly, mask.block, mask.origin, value.state.scale);
   return call.Lose(kOwnRangeAlone);
 }
 

@@ -8,7 +8,8 @@
 
 namespace sumonce::trace {
 
-// The rule for the operations of the chain, where their operands are of the chain; else `otherwise`.
+// The rule for the operations of the chain, where their operands are of the chain; else
+// `otherwise`.
 Rule OrOwnRange(Rule otherwise);
 
 // table[index] and its gradient with an own index; nothing if `index` is none.

@@ -26,8 +26,7 @@ absl::Status ReadInteger(const JsonLine& line, const JsonLine::Value& object, st
   const bool inside = value != nullptr && value->kind == JsonLine::Kind::kInteger &&
                       value->integer >= low && value->integer <= high;
   if (!inside) {
-    const std::string found =
-        value == nullptr ? "" : absl::StrCat(", not ", ScalarText(*value));
+    const std::string found = value == nullptr ? "" : absl::StrCat(", not ", ScalarText(*value));
     return Expected(key, absl::StrCat("an integer from ", low, " to ", high, found));
   }
   integer = value->integer;

@@ -22,9 +22,8 @@ class JsonLineBuilder {
   bool null() { return Add({}); }
   bool boolean(bool value) { return Add({.kind = JsonLine::Kind::kBool, .integer = value}); }
   bool number_integer(int64_t value) {
-    return Add({.kind = JsonLine::Kind::kInteger,
-                .integer = value,
-                .number = static_cast<double>(value)});
+    return Add(
+        {.kind = JsonLine::Kind::kInteger, .integer = value, .number = static_cast<double>(value)});
   }
   bool number_unsigned(uint64_t value) {
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))

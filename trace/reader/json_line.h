@@ -18,13 +18,13 @@ class JsonLine {
   enum class Kind : uint8_t { kNull, kBool, kInteger, kFloat, kString, kArray, kObject };
   struct Value {
     Kind kind = Kind::kNull;
-    int64_t integer = 0;     // kBool, kInteger
-    double number = 0;       // kInteger, kFloat
-    std::string_view text;   // kString
-    std::string_view key;    // in an object
-    int next = -1;           // sibling
-    int first = -1;          // child
-    int count = 0;           // children
+    int64_t integer = 0;    // kBool, kInteger
+    double number = 0;      // kInteger, kFloat
+    std::string_view text;  // kString
+    std::string_view key;   // in an object
+    int next = -1;          // sibling
+    int first = -1;         // child
+    int count = 0;          // children
   };
 
   // InvalidArgument says what is wrong and at which byte, without the place of the line.

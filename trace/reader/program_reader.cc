@@ -21,16 +21,16 @@ absl::StatusOr<TensorKind> KindOf(std::string_view text) {
   if (text == "grad") return TensorKind::kGrad;
   if (text == "input") return TensorKind::kInput;
   if (text == "buffer") return TensorKind::kBuffer;
-  return absl::InvalidArgumentError(absl::StrCat("'kind' is '", ToAbsl(text),
-                                                 "', expected param, grad, input or buffer"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("'kind' is '", ToAbsl(text), "', expected param, grad, input or buffer"));
 }
 
 absl::StatusOr<Phase> PhaseOf(std::string_view text) {
   if (text == "forward") return Phase::kForward;
   if (text == "backward") return Phase::kBackward;
   if (text == "finalize" || text == "finalizer") return Phase::kFinalizer;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "'phase' is '", ToAbsl(text), "', expected forward, backward or finalize"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("'phase' is '", ToAbsl(text), "', expected forward, backward or finalize"));
 }
 
 // The farthest element is addressable, whatever the numbers.
@@ -51,9 +51,9 @@ absl::Status CheckGeometry(const Geometry& geometry) {
     count *= static_cast<double>(geometry.shape[d]);
   }
   if (bad || last > static_cast<double>(kLargest) || count > static_cast<double>(kLargest)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("offset, shape ", ShapeText(geometry.shape), " and strides ",
-                     ShapeText(geometry.strides), " name no memory of this world"));
+    return absl::InvalidArgumentError(absl::StrCat("offset, shape ", ShapeText(geometry.shape),
+                                                   " and strides ", ShapeText(geometry.strides),
+                                                   " name no memory of this world"));
   }
   return absl::OkStatus();
 }
@@ -138,8 +138,8 @@ absl::Status ProgramBuilder::AddTensor(const JsonLine& line) {
   const int64_t last = std::min(kMaxTensors, 2 * defined_ + (1 << 16)) - 1;
   SUMONCE_RETURN_IF_ERROR(ReadInteger(line, root, "tensor", 0, last, id));
   SUMONCE_RETURN_IF_ERROR(ReadInteger(line, root, "storage", -1, last, storage));
-  SUMONCE_RETURN_IF_ERROR(ReadInteger(line, root, "offset", 0,
-                                      std::numeric_limits<int64_t>::max(), tensor.geometry.offset));
+  SUMONCE_RETURN_IF_ERROR(ReadInteger(line, root, "offset", 0, std::numeric_limits<int64_t>::max(),
+                                      tensor.geometry.offset));
   SUMONCE_RETURN_IF_ERROR(ReadExtents(line, root, "shape", tensor.geometry.shape));
   SUMONCE_RETURN_IF_ERROR(ReadExtents(line, root, "strides", tensor.geometry.strides));
   SUMONCE_RETURN_IF_ERROR(CheckGeometry(tensor.geometry));
@@ -311,8 +311,8 @@ absl::StatusOr<Program> ReadProgram(const std::string& path) {
     absl::Status status = json.Parse(line);
     if (status.ok()) status = builder.Add(json);
     if (!status.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ":", source->line_number(), ": error: ",
-                                                     status.message()));
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ":", source->line_number(), ": error: ", status.message()));
     }
   }
 }

@@ -40,11 +40,10 @@ void AddReduction(Examples& examples, const std::string& name, double (*f)(const
 void AddReductions(Examples& examples) {
   AddReduction(examples, "sum", Sum);
   AddReduction(examples, "mean", Mean);
-  examples["sum"].push_back(
-      Fixed("aten.sum", {{12, 6}}, {T(0)},
-            [](const std::vector<Array>& in, const std::vector<Argument>&) {
-              return std::vector<Array>{Reduced(in[0], {0, 1}, false, Sum)};
-            }));
+  examples["sum"].push_back(Fixed("aten.sum", {{12, 6}}, {T(0)},
+                                  [](const std::vector<Array>& in, const std::vector<Argument>&) {
+                                    return std::vector<Array>{Reduced(in[0], {0, 1}, false, Sum)};
+                                  }));
   AddReduction(examples, "amax", Max);
   AddReduction(examples, "amin", Min);
   for (const char* name : {"any", "all"}) {
@@ -53,7 +52,7 @@ void AddReductions(Examples& examples) {
         Fixed(std::string("aten.") + name + ".dim", {{12, 6}}, {T(0), I(0)},
               [=](const std::vector<Array>& in, const std::vector<Argument>&) {
                 return std::vector<Array>{Reduced(in[0], {0}, false, [=](const Line& line) {
-                  return (any ? Max(line) : Min(line)) > 0 ? 1.0 : 0.0;
+                  return (any ? Max(line) : Min(line)) > (any ? 0 : -9) ? 1.0 : 0.0;
                 })};
               })};
   }
@@ -71,17 +70,16 @@ void AddReductions(Examples& examples) {
   }
   for (const char* name : {"max", "min"}) {
     const bool max = std::string(name) == "max";
-    examples[name] = {
-        Fixed(std::string("aten.") + name + ".dim", {{12, 6}}, {T(0), I(-1)},
-              [=](const std::vector<Array>& in, const std::vector<Argument>&) {
-                const auto where = [=](const Line& line) {
-                  const auto at = max ? std::max_element(line.begin(), line.end())
-                                      : std::min_element(line.begin(), line.end());
-                  return static_cast<double>(at - line.begin());
-                };
-                return std::vector<Array>{Reduced(in[0], {1}, false, max ? Max : Min),
-                                          Reduced(in[0], {1}, false, where)};
-              })};
+    examples[name] = {Fixed(std::string("aten.") + name + ".dim", {{12, 6}}, {T(0), I(-1)},
+                            [=](const std::vector<Array>& in, const std::vector<Argument>&) {
+                              const auto where = [=](const Line& line) {
+                                const auto at = max ? std::max_element(line.begin(), line.end())
+                                                    : std::min_element(line.begin(), line.end());
+                                return static_cast<double>(at - line.begin());
+                              };
+                              return std::vector<Array>{Reduced(in[0], {1}, false, max ? Max : Min),
+                                                        Reduced(in[0], {1}, false, where)};
+                            })};
   }
 }
 
@@ -146,42 +144,44 @@ std::vector<Array> ConvolvedBackward(const Array& grad, const Array& x, const Ar
   return out;
 }
 
-void AddConvolutions(Examples& examples) {
-  for (const bool depthwise : {true, false}) {
-    Example forward;
-    forward.op = "aten.convolution";
-    forward.operands = {{12, 12, 12}, {12, depthwise ? 1 : 12, 3}};
-    forward.args = [=](const std::vector<Extents>& shapes, int, int) {
-      return std::vector<Argument>{T(0),    T(1),    None(), L({1}),
-                                   L({2}),  L({1}),  B(false), L({0}),
-                                   I(depthwise ? shapes[0][1] : 1)};
-    };
-    forward.kernel = [=](const std::vector<Array>& in, const std::vector<Argument>&) {
-      return std::vector<Array>{Convolved(in[0], in[1], depthwise)};
-    };
-    forward.compatible = [=](const std::vector<Extents>& shapes) {
-      return depthwise ? shapes[0][1] == shapes[1][0] : shapes[0][1] == shapes[1][1];
-    };
-    examples["convolution"].push_back(forward);
+void AddConvolutions(Examples& examples, bool depthwise, int n) {
+  const int64_t e = 2 * n;  // the least extent that can be cut at both sizes
+  Example forward;
+  forward.op = "aten.convolution";
+  forward.operands = {{e, e, e}, {e, depthwise ? 1 : e, 3}};
+  forward.only_n = n;
+  forward.args = [=](const std::vector<Extents>& shapes, int, int) {
+    return std::vector<Argument>{T(0),     T(1),   None(),
+                                 L({1}),   L({2}), L({1}),
+                                 B(false), L({0}), I(depthwise ? shapes[0][1] : 1)};
+  };
+  forward.kernel = [=](const std::vector<Array>& in, const std::vector<Argument>&) {
+    return std::vector<Array>{Convolved(in[0], in[1], depthwise)};
+  };
+  forward.compatible = [=](const std::vector<Extents>& shapes) {
+    return depthwise ? shapes[0][1] == shapes[1][0] : shapes[0][1] == shapes[1][1];
+  };
+  examples["convolution"].push_back(forward);
 
-    Example backward;
-    backward.op = "aten.convolution_backward";
-    backward.operands = {{12, 12, 12}, {12, 12, 12}, {12, depthwise ? 1 : 12, 3}};
-    backward.args = [=](const std::vector<Extents>& shapes, int, int) {
-      return std::vector<Argument>{T(0),   T(1),   T(2),     None(), L({1}),
-                                   L({2}), L({1}), B(false), L({0}),
-                                   I(depthwise ? shapes[1][1] : 1), L({1, 1, 1})};
-    };
-    backward.kernel = [=](const std::vector<Array>& in, const std::vector<Argument>&) {
-      return ConvolvedBackward(in[0], in[1], in[2], depthwise, true);
-    };
-    backward.compatible = [=](const std::vector<Extents>& shapes) {
-      const bool channels = depthwise ? shapes[1][1] == shapes[2][0] : shapes[1][1] == shapes[2][1];
-      return channels && shapes[0][1] == shapes[2][0] && shapes[0][0] == shapes[1][0] &&
-             shapes[0][2] == shapes[1][2];
-    };
-    examples["convolution_backward"].push_back(backward);
-  }
+  Example backward;
+  backward.op = "aten.convolution_backward";
+  backward.operands = {{e, e, e}, {e, e, e}, {e, depthwise ? 1 : e, 3}};
+  backward.only_n = n;
+  backward.args = [=](const std::vector<Extents>& shapes, int, int) {
+    return std::vector<Argument>{
+        T(0),        T(1),   T(2),     None(), L({1}),
+        L({2}),      L({1}), B(false), L({0}), I(depthwise ? shapes[1][1] : 1),
+        L({1, 1, 1})};
+  };
+  backward.kernel = [=](const std::vector<Array>& in, const std::vector<Argument>&) {
+    return ConvolvedBackward(in[0], in[1], in[2], depthwise, true);
+  };
+  backward.compatible = [=](const std::vector<Extents>& shapes) {
+    const bool channels = depthwise ? shapes[1][1] == shapes[2][0] : shapes[1][1] == shapes[2][1];
+    return channels && shapes[0][1] == shapes[2][0] && shapes[0][0] == shapes[1][0] &&
+           shapes[0][2] == shapes[1][2];
+  };
+  examples["convolution_backward"].push_back(backward);
 }
 
 void AddProducts(Examples& examples) {
@@ -267,16 +267,14 @@ void AddMixing(Examples& examples) {
     return line;
   });
   for (const char* name : {"_softmax_backward_data", "_log_softmax_backward_data"}) {
-    Example example = Fixed(
-        std::string("aten.") + name, {{12, 12}, {12, 12}}, {T(0), T(1), I(-1), None()},
-        [](const std::vector<Array>& in, const std::vector<Argument>&) {
-          const Array product =
-              Elementwise(in, [](const Entries& x) { return x[0] * x[1]; });
-          const Array sums = Reduced(product, {1}, true, Sum);
-          return std::vector<Array>{Elementwise({in[0], in[1], sums}, [](const Entries& x) {
-            return x[1] * (x[0] - x[2]);
-          })};
-        });
+    Example example =
+        Fixed(std::string("aten.") + name, {{12, 12}, {12, 12}}, {T(0), T(1), I(-1), None()},
+              [](const std::vector<Array>& in, const std::vector<Argument>&) {
+                const Array product = Elementwise(in, [](const Entries& x) { return x[0] * x[1]; });
+                const Array sums = Reduced(product, {1}, true, Sum);
+                return std::vector<Array>{Elementwise(
+                    {in[0], in[1], sums}, [](const Entries& x) { return x[1] * (x[0] - x[2]); })};
+              });
     examples[name] = {example};
   }
   for (const char* name : {"tril", "triu"}) {
@@ -303,26 +301,25 @@ void AddMixing(Examples& examples) {
   }
 }
 
-void AddNorms(Examples& examples) {
-  Example forward =
-      Fixed("aten.native_layer_norm", {{12, 12}, {12}, {12}}, {T(0), L({12}), T(1), T(2), N(1e-5)},
-            [](const std::vector<Array>& in, const std::vector<Argument>&) {
-              const Array unit = AlongLines(in[0], 1, Normalised);
-              return std::vector<Array>{
-                  Elementwise({unit, in[1], in[2]},
-                              [](const Entries& x) { return x[0] * x[1] + x[2]; }),
-                  Reduced(in[0], {1}, true, Mean),
-                  Reduced(in[0], {1}, true, InverseDeviation)};
-            });
-  forward.fractions = true;
-  examples["native_layer_norm"] = {forward};
-  Example backward = Fixed(
-      "aten.native_layer_norm_backward", {{12, 12}, {12, 12}, {12, 1}, {12, 1}, {12}, {12}},
-      {T(0), T(1), L({12}), T(2), T(3), T(4), T(5), L({1, 1, 1})},
+void AddNorms(Examples& examples, int n) {
+  const int64_t e = 2 * n;
+  Example forward = Fixed(
+      "aten.native_layer_norm", {{e, e}, {e}, {e}}, {T(0), L({e}), T(1), T(2), N(1e-5)},
       [](const std::vector<Array>& in, const std::vector<Argument>&) {
-        const Array unit = Elementwise({in[1], in[2], in[3]}, [](const Entries& x) {
-          return (x[0] - x[1]) * x[2];
-        });
+        const Array unit = AlongLines(in[0], 1, Normalised);
+        return std::vector<Array>{
+            Elementwise({unit, in[1], in[2]}, [](const Entries& x) { return x[0] * x[1] + x[2]; }),
+            Reduced(in[0], {1}, true, Mean), Reduced(in[0], {1}, true, InverseDeviation)};
+      });
+  forward.fractions = true;
+  forward.only_n = n;
+  examples["native_layer_norm"].push_back(forward);
+  Example backward = Fixed(
+      "aten.native_layer_norm_backward", {{e, e}, {e, e}, {e, 1}, {e, 1}, {e}, {e}},
+      {T(0), T(1), L({e}), T(2), T(3), T(4), T(5), L({1, 1, 1})},
+      [](const std::vector<Array>& in, const std::vector<Argument>&) {
+        const Array unit = Elementwise({in[1], in[2], in[3]},
+                                       [](const Entries& x) { return (x[0] - x[1]) * x[2]; });
         const Array scaled =
             Elementwise({in[0], in[4]}, [](const Entries& x) { return x[0] * x[1]; });
         const Array along =
@@ -335,8 +332,9 @@ void AddNorms(Examples& examples) {
                                   Reduced(in[0], {0}, false, Sum)};
       });
   backward.fractions = true;
-  backward.fixed_equal = {false, false, false, false, true, true};
-  examples["native_layer_norm_backward"] = {backward};
+  backward.fixed_equal = {false, false, false, false, false, true};
+  backward.only_n = n;
+  examples["native_layer_norm_backward"].push_back(backward);
 }
 
 }  // namespace
@@ -344,9 +342,12 @@ void AddNorms(Examples& examples) {
 void AddCombiningExamples(Examples& examples) {
   AddReductions(examples);
   AddProducts(examples);
-  AddConvolutions(examples);
   AddMixing(examples);
-  AddNorms(examples);
+  for (const int n : {2, 3}) {
+    AddConvolutions(examples, true, n);
+    AddConvolutions(examples, false, n);
+    AddNorms(examples, n);
+  }
 }
 
 }  // namespace sumonce::trace::testing

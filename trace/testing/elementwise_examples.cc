@@ -70,8 +70,8 @@ Example ByLocalExtent(const std::string& op, const std::function<double(double, 
 }
 
 void AddDerivative(Examples& examples, const std::string& name) {
-  Example example = Base("aten." + name, Pair(),
-                         [](const Entries& x) { return x[0] * (1 + x[1] * x[1]); });
+  Example example =
+      Base("aten." + name, Pair(), [](const Entries& x) { return x[0] * (1 + x[1] * x[1]); });
   examples[name] = {example};
 }
 
@@ -98,14 +98,14 @@ void AddElementwiseExamples(Examples& examples) {
   for (const char* name : {"add", "sub"}) {
     const double sign = std::string(name) == "add" ? 1 : -1;
     for (const double number : {0.0, 5.0}) {
-      examples[name].push_back(WithNumbers(
-          Base(std::string("aten.") + name + ".Tensor", {{12, 6}},
-               [=](const Entries& x) { return x[0] + sign * number; }),
-          {N(number)}));
+      examples[name].push_back(
+          WithNumbers(Base(std::string("aten.") + name + ".Tensor", {{12, 6}},
+                           [=](const Entries& x) { return x[0] + sign * number; }),
+                      {N(number)}));
     }
   }
-  examples["div"].back() = Base("aten.div.Tensor", Repeated(),
-                                [](const Entries& x) { return x[0] / (x[1] + 20); });
+  examples["div"].back() =
+      Base("aten.div.Tensor", Repeated(), [](const Entries& x) { return x[0] / (x[1] + 20); });
   examples["mul"].push_back(
       ByLocalExtent("aten.mul.Scalar", [](double x, double number) { return x * number; }));
   examples["div"].push_back(
@@ -120,18 +120,16 @@ void AddElementwiseExamples(Examples& examples) {
   copy.writes_first = copy.uninitialised = true;
   examples["copy"] = {copy};
   for (const double number : {0.0, 5.0}) {
-    Example fill = WithNumbers(
-        Base("aten.masked_fill.Scalar", Repeated(),
-             [=](const Entries& x) { return x[1] != 0 ? number : x[0]; }),
-        {N(number)});
-    fill.index_below = {0, 2};
+    Example fill = WithNumbers(Base("aten.masked_fill.Scalar", Repeated(),
+                                    [=](const Entries& x) { return x[1] > 0 ? number : x[0]; }),
+                               {N(number)});
     examples["masked_fill"].push_back(fill);
   }
   for (const double number : {1.0, 2.0}) {
-    examples["pow"].push_back(WithNumbers(
-        Base("aten.pow.Tensor_Scalar", {{12, 6}},
-             [=](const Entries& x) { return std::pow(x[0], number); }),
-        {N(number)}));
+    examples["pow"].push_back(
+        WithNumbers(Base("aten.pow.Tensor_Scalar", {{12, 6}},
+                         [=](const Entries& x) { return std::pow(x[0], number); }),
+                    {N(number)}));
   }
 
   const std::pair<const char*, double (*)(double)> functions[] = {

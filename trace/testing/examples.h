@@ -1,4 +1,5 @@
-// For tests: for each declared operation the example, or several, that its declaration is swept over.
+// For tests: for each declared operation the example, or several, that its declaration is swept
+// over.
 #pragma once
 
 #include <map>
@@ -12,8 +13,8 @@ namespace sumonce::trace::testing {
 using Examples = std::map<std::string, std::vector<Example>>;  // by base name
 
 void AddElementwiseExamples(Examples& examples);
-void AddCombiningExamples(Examples& examples);    // reductions, contractions, mixing
-void AddStructuralExamples(Examples& examples);   // views, joins, look-ups, creation, collectives
+void AddCombiningExamples(Examples& examples);   // reductions, contractions, mixing
+void AddStructuralExamples(Examples& examples);  // views, joins, look-ups, creation, collectives
 Examples AllExamples();
 
 // The extents of operands that are repeated along 1 and otherwise the same.

@@ -12,7 +12,9 @@ namespace sumonce::trace::testing {
 namespace {
 
 Truth TruthOf(const nlohmann::json& json) {
-  Truth truth{.right = json.at("right"), .zero = json.at("zero"), .every_rank_times = {},
+  Truth truth{.right = json.at("right"),
+              .zero = json.at("zero"),
+              .every_rank_times = {},
               .sum_of_ranks_times = {}};
   if (json.contains("every_rank_times")) truth.every_rank_times = json["every_rank_times"];
   if (json.contains("sum_of_ranks_times")) truth.sum_of_ranks_times = json["sum_of_ranks_times"];
@@ -111,8 +113,7 @@ std::string Contradiction(const Proof& proof, const Truth& truth) {
              : absl::StrCat("claimed ", proof.after, ", factor ", *proof.factor);
 }
 
-void Count(const RandomProgram& program, const std::map<std::string, Proof>& proofs,
-           Tally& tally) {
+void Count(const RandomProgram& program, const std::map<std::string, Proof>& proofs, Tally& tally) {
   for (const auto& [param, truth] : program.truth) {
     const auto found = proofs.find(param);
     if (found == proofs.end()) continue;

@@ -1,4 +1,5 @@
-// For tests: tests/data/traces/random_programs.jsonl.gz, programs whose gradients were computed, too.
+// For tests: tests/data/traces/random_programs.jsonl.gz, programs whose gradients were computed,
+// too.
 #pragma once
 
 #include <functional>
@@ -15,8 +16,8 @@ namespace sumonce::trace::testing {
 struct Truth {
   bool right = false;
   bool zero = false;
-  std::optional<double> every_rank_times;   // each rank holds so many times its part
-  std::optional<double> sum_of_ranks_times; // the ranks' arrays add up to so many times the whole
+  std::optional<double> every_rank_times;    // each rank holds so many times its part
+  std::optional<double> sum_of_ranks_times;  // the ranks' arrays add up to so many times the whole
 };
 
 struct RandomProgram {
@@ -34,10 +35,10 @@ std::string Contradiction(const Proof& proof, const Truth& truth);
 
 struct Tally {
   int claims = 0;
-  int not_right = 0;       // claims that are not RIGHT
-  int refused_wrong = 0;   // refusals of what is wrong in fact
-  int refused_right = 0;   // of what is right: idle
-  int no_evidence = 0;     // of what is zero
+  int not_right = 0;      // claims that are not RIGHT
+  int refused_wrong = 0;  // refusals of what is wrong in fact
+  int refused_right = 0;  // of what is right: idle
+  int no_evidence = 0;    // of what is zero
   std::vector<std::string> unsound;
   std::vector<std::string> idle;
 };

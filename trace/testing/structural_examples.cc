@@ -38,9 +38,7 @@ Geometry Swapped(Geometry in, int a, int b) {
 }
 
 // [a, b, c] as [a * b, c].
-Geometry Merged(const Geometry& in) {
-  return Contiguous({in.shape[0] * in.shape[1], in.shape[2]});
-}
+Geometry Merged(const Geometry& in) { return Contiguous({in.shape[0] * in.shape[1], in.shape[2]}); }
 
 // Two halves of dimension 0 of what a rank holds: the reference's halves only of a whole one.
 std::vector<Geometry> Halves(const Geometry& in, int, int) {
@@ -52,17 +50,16 @@ void AddViews(Examples& examples) {
   const Extents shape = {12, 12, 2};
   for (const char* name : {"view", "_unsafe_view", "_reshape_alias"}) {
     const std::string op = std::string("aten.") + name;
-    examples[name] = {View(op, shape, [](const Geometry& in, int, int) {
-                        return std::vector<Geometry>{Merged(in)};
-                      }),
-                      View(op, {24, 12}, [](const Geometry& in, int, int) {
-                        return std::vector<Geometry>{
-                            Contiguous({in.shape[0] / 2, 2, in.shape[1]})};
-                      }),
-                      View(op, {24, 12}, [](const Geometry& in, int, int) {
-                        return std::vector<Geometry>{
-                            Contiguous({2, in.shape[0] / 2, in.shape[1]})};
-                      })};
+    examples[name] = {
+        View(op, shape,
+             [](const Geometry& in, int, int) { return std::vector<Geometry>{Merged(in)}; }),
+        View(op, {24, 12},
+             [](const Geometry& in, int, int) {
+               return std::vector<Geometry>{Contiguous({in.shape[0] / 2, 2, in.shape[1]})};
+             }),
+        View(op, {24, 12}, [](const Geometry& in, int, int) {
+          return std::vector<Geometry>{Contiguous({2, in.shape[0] / 2, in.shape[1]})};
+        })};
   }
   for (const char* name : {"t", "transpose"}) {
     examples[name] = {View(std::string("aten.") + name, {12, 12}, [](const Geometry& in, int, int) {
@@ -80,11 +77,12 @@ void AddViews(Examples& examples) {
   examples["squeeze"] = {View("aten.squeeze.dim", {12, 1, 12}, [](const Geometry& in, int, int) {
     return std::vector<Geometry>{Without(in, 1)};
   })};
-  examples["expand"] = {View("aten.expand", {12, 1}, [](Geometry in, int, int) {
-                          in.shape[1] = 6;
-                          in.strides[1] = 0;
-                          return std::vector<Geometry>{in};
-                        }),
+  examples["expand"] = {View("aten.expand", {12, 1},
+                             [](Geometry in, int, int) {
+                               in.shape[1] = 6;
+                               in.strides[1] = 0;
+                               return std::vector<Geometry>{in};
+                             }),
                         View("aten.expand", {6, 1}, [](Geometry in, int size, int) {
                           in.shape[1] = 12 / size;
                           in.strides[1] = 0;
@@ -102,11 +100,10 @@ void AddViews(Examples& examples) {
              return std::vector<Geometry>{Part(in, 0, 1, 1), Part(in, 2, 1, 1)};
            }),
       // The rank's own rows of what it holds whole.
-      View("aten.slice.Tensor", {12, 3},
-           [](const Geometry& in, int size, int rank) {
-             const int64_t own = in.shape[0] / size;
-             return std::vector<Geometry>{Part(in, 0, rank * own, own)};
-           })};
+      View("aten.slice.Tensor", {12, 3}, [](const Geometry& in, int size, int rank) {
+        const int64_t own = in.shape[0] / size;
+        return std::vector<Geometry>{Part(in, 0, rank * own, own)};
+      })};
   for (const char* name : {"split", "split_with_sizes"})
     examples[name] = {View(std::string("aten.") + name, {3, 12}, [](const Geometry& in, int, int) {
       return std::vector<Geometry>{Part(in, 0, 0, 1), Part(in, 0, 1, 2)};
@@ -117,9 +114,8 @@ void AddViews(Examples& examples) {
     return std::vector<Geometry>{out};
   })};
   for (const char* name : {"lift_fresh", "detach", "alias"}) {
-    examples[name] = {View(std::string("aten.") + name, {12, 12}, [](const Geometry& in, int, int) {
-      return std::vector<Geometry>{in};
-    })};
+    examples[name] = {View(std::string("aten.") + name, {12, 12},
+                           [](const Geometry& in, int, int) { return std::vector<Geometry>{in}; })};
   }
 }
 
@@ -154,9 +150,7 @@ void AddJoins(Examples& examples) {
   Example cat;
   cat.op = "aten.cat";
   cat.operands = {{12, 3}, {12, 5}};
-  cat.args = [](const Shapes&, int, int) {
-    return std::vector<Argument>{Tensors({0, 1}), I(-1)};
-  };
+  cat.args = [](const Shapes&, int, int) { return std::vector<Argument>{Tensors({0, 1}), I(-1)}; };
   cat.kernel = [](const std::vector<Array>& in, const std::vector<Argument>&) {
     return std::vector<Array>{Joined(in, 1)};
   };
@@ -196,12 +190,9 @@ void AddJoins(Examples& examples) {
       const int64_t rows = own ? 12 : shapes[0][0];
       const int64_t begin = own ? (rank * shapes[0][0]) % 12 : 2;
       (void)size;
-      return std::vector<Argument>{T(0),
-                                   L({rows, shapes[0][1] + (own ? 0 : 4)}),
-                                   I(own ? 0 : 1),
-                                   I(begin),
-                                   I(begin + shapes[0][own ? 0 : 1]),
-                                   I(1)};
+      return std::vector<Argument>{
+          T(0),     L({rows, shapes[0][1] + (own ? 0 : 4)}), I(own ? 0 : 1),
+          I(begin), I(begin + shapes[0][own ? 0 : 1]),       I(1)};
     };
     slice.kernel = [](const std::vector<Array>& in, const std::vector<Argument>& args) {
       Array out({args[1].items[0].integer, args[1].items[1].integer});
@@ -267,7 +258,10 @@ void AddLookups(Examples& examples) {
     return std::vector<Array>{out};
   };
   gather.compatible = [](const Shapes& shapes) { return shapes[1][0] <= shapes[0][0]; };
-  examples["gather"] = {gather};
+  // Fewer indices than entries: what a rank's own ones name is not what the whole's do.
+  Example fewer = gather;
+  fewer.operands = {{24, 6}, {12, 6}};
+  examples["gather"] = {gather, fewer};
 
   const auto scatter = [](const Array& into, const Array& at, const Array& values) {
     Array out = into;
@@ -416,7 +410,8 @@ void AddCollectives(Examples& examples) {
       const int64_t own = sum.shape[0] / static_cast<int64_t>(ranks.size());
       std::vector<Array> out;
       for (size_t r = 0; r < ranks.size(); ++r)
-        out.push_back(Seen(sum, Part(Contiguous(sum.shape), 0, static_cast<int64_t>(r) * own, own)));
+        out.push_back(
+            Seen(sum, Part(Contiguous(sum.shape), 0, static_cast<int64_t>(r) * own, own)));
       return out;
     };
     scatter.compatible = [](const Shapes& shapes) { return shapes[1][0] == 12; };

@@ -143,8 +143,9 @@ class Run {
   }
 
   // False: the shapes do not fit, as they would not in the program.
-  bool Compute(const std::vector<std::vector<Array>>& ranks, const std::vector<Argument>& whole_args,
-               std::vector<Array>& expected, std::vector<std::vector<Array>>& results) {
+  bool Compute(const std::vector<std::vector<Array>>& ranks,
+               const std::vector<Argument>& whole_args, std::vector<Array>& expected,
+               std::vector<std::vector<Array>>& results) {
     if (!Compatible()) return false;
     if (example_.views) {
       for (const Geometry& view : example_.views(example_.operands, 1, 0))
@@ -353,9 +354,8 @@ void Run::Judge(const Value& value, const Array& whole, const std::vector<Array>
 Argument T(int operand) { return {.kind = Argument::Kind::kTensor, .integer = operand}; }
 Argument N(double number) { return {.kind = Argument::Kind::kFloat, .number = number}; }
 Argument I(int64_t integer) {
-  return {.kind = Argument::Kind::kInteger,
-          .integer = integer,
-          .number = static_cast<double>(integer)};
+  return {
+      .kind = Argument::Kind::kInteger, .integer = integer, .number = static_cast<double>(integer)};
 }
 Argument L(const std::vector<int64_t>& integers) {
   Argument list{.kind = Argument::Kind::kList};
@@ -364,8 +364,7 @@ Argument L(const std::vector<int64_t>& integers) {
 }
 Argument Tensors(const std::vector<int>& operands) {
   Argument list{.kind = Argument::Kind::kList};
-  for (const int operand : operands)
-    list.items.push_back(operand < 0 ? Argument{} : T(operand));
+  for (const int operand : operands) list.items.push_back(operand < 0 ? Argument{} : T(operand));
   return list;
 }
 Argument B(bool flag) { return {.kind = Argument::Kind::kBool, .integer = flag}; }
@@ -375,9 +374,7 @@ Argument Axis(int size) {
   for (int r = 0; r < size; ++r) group.items.push_back(I(r));
   return group;
 }
-Argument Reduce(std::string_view name) {
-  return {.kind = Argument::Kind::kReduce, .text = name};
-}
+Argument Reduce(std::string_view name) { return {.kind = Argument::Kind::kReduce, .text = name}; }
 
 SweepCounts Sweep(const Example& example, int n, const DeclarationTable& table) {
   return Run(example, n, table).All();

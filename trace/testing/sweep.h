@@ -1,6 +1,7 @@
 // For tests: the proof obligation of a declared operation (docs/THEORY.md "Obligations"). Every
-// combination of states of its operands along an axis of n ranks goes through the declaration as the
-// prover uses it, and what that claims of the result is compared with what the ranks' arrays are.
+// combination of states of its operands along an axis of n ranks goes through the declaration as
+// the prover uses it, and what that claims of the result is compared with what the ranks' arrays
+// are.
 #pragma once
 
 #include <functional>
@@ -23,7 +24,8 @@ Argument None();
 Argument Axis(int size);
 Argument Reduce(std::string_view name);
 
-// A rank's arrays in, its results out. `size` ranks: the extents of a shard are a part of the whole.
+// A rank's arrays in, its results out. `size` ranks: the extents of a shard are a part of the
+// whole.
 struct Example {
   std::string op;  // "aten.mm"
   std::vector<Extents> operands;
@@ -41,10 +43,11 @@ struct Example {
   std::function<bool(const std::vector<Extents>&)> compatible = {};
   std::vector<std::pair<std::string_view, Argument>> keywords = {};
   std::vector<bool> fixed_equal = {};  // operands that are E in every combination
-  bool fixed_shard = false;  // the first operand, of which only the extents count, is S(0)
-  bool writes_first = false;    // in place, or into the first operand
-  bool uninitialised = false;   // the first operand's content is of no account
-  double low = -3, high = 3;    // of entries, integers unless `fractions`
+  int only_n = 0;                      // swept at this size alone; 0: at every
+  bool fixed_shard = false;    // the first operand, of which only the extents count, is S(0)
+  bool writes_first = false;   // in place, or into the first operand
+  bool uninitialised = false;  // the first operand's content is of no account
+  double low = -3, high = 3;   // of entries, integers unless `fractions`
   bool fractions = false;
   bool positive = false;
 };
