@@ -251,6 +251,26 @@ TEST(Mutation, IsRefusedOrStillTrue) {
   EXPECT_GT(refused, 1000);
 }
 
+// Each operation of the vocabulary look-ups is needed: without one nothing is RIGHT any more.
+TEST(OwnRange, AForgottenMaskIsRefused) {
+  int masks = 0;
+  for (size_t at = 0; at < Shipped().base().ops.size() && masks < 4; ++at) {
+    TraceSet set = Shipped();
+    if (set.base().ops[at].name.find("masked_fill_") == std::string_view::npos) continue;
+    if (set.base().ops[at].args[2].number != 0) continue;
+    ++masks;
+    for (Program* program : {&set.ranks[0], &set.ranks[1], &*set.twice}) {
+      program->ops[at].name = "aten.clone";
+      program->ops[at].args.resize(1);
+    }
+    int right = 0;
+    for (const auto& [param, proof] : ProveTraces(set).proofs)
+      right += proof.outcome == Outcome::kRight;
+    EXPECT_LT(right, 8) << OperationName(set.base(), static_cast<int>(at));
+  }
+  EXPECT_EQ(masks, 4);
+}
+
 std::string ErrorOf(const std::string& text) {
   const std::string path = absl::StrCat(::testing::TempDir(), "/hostile.jsonl");
   std::ofstream(path) << text;

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "trace/conditions.h"
+#include "trace/cures.h"
 #include "verify/judge.h"
 
 namespace sumonce::trace {
@@ -102,6 +103,16 @@ void CheckWhole(const TraceSet& set, const Prover& prover, TraceProof& proof) {
   }
 }
 
+void AddCures(const TraceSet& set, const Prover& prover, TraceProof& proof) {
+  std::map<std::string_view, const ParamInfo*> params;
+  for (const ParamInfo& param : set.base().params) params[param.name] = &param;
+  for (const TracedGradient& gradient : prover.gradients()) {
+    if (proof.proofs[gradient.param].outcome != Outcome::kWrong) continue;
+    if (auto cure = ProposeCure(prover, gradient, *params.at(gradient.param)))
+      proof.cures[gradient.param] = *std::move(cure);
+  }
+}
+
 }  // namespace
 
 TraceProof ProveTraces(const TraceSet& set, const DeclarationTable& table) {
@@ -128,9 +139,20 @@ TraceProof ProveTraces(const TraceSet& set, const DeclarationTable& table) {
   for (const TracedGradient& gradient : prover.gradients())
     proof.proofs[gradient.param] = ProofOf(prover, gradient);
   CheckWhole(set, prover, proof);
+  AddCures(set, prover, proof);
   proof.refusals = prover.refusals();
   proof.conditions = ConditionsOf(*traces, prover);
   return proof;
+}
+
+// Under the first parameter that lost its state at an operation, the others that did there.
+static void ListInheritors(std::vector<Finding>& findings) {
+  std::map<std::string, Finding*> first;
+  for (Finding& finding : findings) {
+    if (finding.verdict.operation.empty()) continue;
+    const auto [known, added] = first.emplace(finding.verdict.operation, &finding);
+    if (!added) known->second->verdict.affected.push_back(finding.verdict.param);
+  }
 }
 
 ScenarioResult JudgeTraces(const TraceSet& set, const std::string& dir) {
@@ -150,8 +172,11 @@ ScenarioResult JudgeTraces(const TraceSet& set, const std::string& dir) {
     finding.verdict.param = param;
     TakeOver(statement, finding.verdict);
     if (!statement.reason.empty()) finding.verdict.evidence.push_back(statement.reason);
+    if (const auto cure = proof.cures.find(param); cure != proof.cures.end())
+      finding.cure = cure->second;
     result.findings.push_back(std::move(finding));
   }
+  ListInheritors(result.findings);
   if (proof.proofs.empty()) result.failures.push_back("the trace has no trainable parameter");
   if (!result.findings.empty() || !result.failures.empty()) result.outcome = RunOutcome::kFail;
   return result;

@@ -17,6 +17,7 @@ namespace sumonce::trace {
 struct TraceProof {
   std::string refused;
   std::map<std::string, Proof> proofs;
+  std::map<std::string, CureTrial> cures;  // where there is one
   std::map<int, Refusal> refusals;
   std::vector<std::string> conditions;
 };

@@ -78,6 +78,40 @@ TEST_P(RecordedStep, HasTheVerdictsOfItsFolder) {
   }
 }
 
+std::string CureOf(const std::string& name, const std::string& param) {
+  const auto set = ReadTraces(absl::StrCat(TraceDir(), "/", name));
+  const TraceProof proof = ProveTraces(*set);
+  const auto cure = proof.cures.find(param);
+  return cure == proof.cures.end() ? "" : cure->second.text;
+}
+
+// The founding cases, in the user's own program.
+TEST(Cure, NamesTheMark) {
+  const std::string lora = "decoder.layers.1.self_attention.linear_proj.lora_B.default.weight";
+  EXPECT_EQ(CureOf("lora-replica-bug", lora), "set sequence_parallel=true on " + lora);
+  const std::string gamma = "decoder.layers.0.self_attention.in_proj.layer_norm_weight";
+  EXPECT_EQ(CureOf("gdn-gamma-tp2-bug", gamma), "set sequence_parallel=false on " + gamma);
+  EXPECT_EQ(CureOf("lora-replica-fixed", lora), "");
+}
+
+TEST(Refusal, ListsWhoInheritsIt) {
+  const std::string dir = absl::StrCat(TraceDir(), "/mla-te-sp-off-bug");
+  const ScenarioResult result = JudgeTraces(*ReadTraces(dir), dir);
+  ASSERT_EQ(result.findings.size(), 14u);
+  EXPECT_EQ(result.findings[0].verdict.affected.size(), 13u);
+  EXPECT_EQ(result.findings[0].verdict.mechanism, Mechanism::kMixedUse);
+}
+
+TEST(Explanation, FollowsTheGradientsPath) {
+  const auto set = ReadTraces(absl::StrCat(TraceDir(), "/gdn-gamma-tp2-bug"));
+  const auto lines =
+      ExplainTraces(*set, "decoder.layers.0.self_attention.in_proj.layer_norm_weight");
+  ASSERT_TRUE(lines.ok()) << lines.status();
+  EXPECT_EQ(lines->front(), "wanted E; before the finalizer E, after E, times tp");
+  EXPECT_GT(lines->size(), 3u);
+  EXPECT_FALSE(ExplainTraces(*set, "decoder.layers.0").ok());
+}
+
 INSTANTIATE_TEST_SUITE_P(Traces, RecordedStep, testing::ValuesIn(Cases()), [](const auto& info) {
   std::string name = info.param;
   for (char& c : name) {
