@@ -36,9 +36,17 @@ NumberRef NumberOf(const TraceSet& set, const Get& get) {
 absl::StatusOr<Alignment> Alignment::Of(const TraceSet& set) {
   Alignment alignment(set);
   SUMONCE_RETURN_IF_ERROR(alignment.AlignNamed());
-  for (size_t r = 1; r < set.ranks.size(); ++r)
-    SUMONCE_RETURN_IF_ERROR(ComparePrograms(set.ranks[0], set.ranks[r]));
-  SUMONCE_RETURN_IF_ERROR(ComparePrograms(set.ranks[0], *set.twice));
+  const auto compare = [&](const Program& other, auto id) {
+    std::vector<std::pair<int, int>> named;
+    for (const Named& one : alignment.named_) named.emplace_back(one.ref.id, id(one.ref));
+    return ComparePrograms(set.ranks[0], other, named);
+  };
+  for (size_t r = 1; r < set.ranks.size(); ++r) {
+    SUMONCE_RETURN_IF_ERROR(compare(set.ranks[r], [&](const TensorRef& ref) {
+      return ref.of_ranks.empty() ? ref.id : ref.of_ranks[r];
+    }));
+  }
+  SUMONCE_RETURN_IF_ERROR(compare(*set.twice, [](const TensorRef& ref) { return ref.twin; }));
   return alignment;
 }
 

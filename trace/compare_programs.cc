@@ -23,7 +23,8 @@ class Comparison {
  public:
   Comparison(const Program& first, const Program& second) : first_(first), second_(second) {}
 
-  absl::Status Run() {
+  absl::Status Run(std::span<const std::pair<int, int>> named) {
+    for (const auto& [a, b] : named) SUMONCE_RETURN_IF_ERROR(CompareTensors(a, b));
     const size_t count = std::min(first_.ops.size(), second_.ops.size());
     for (op_ = 0; op_ < static_cast<int>(count); ++op_) SUMONCE_RETURN_IF_ERROR(CompareOperation());
     if (first_.ops.size() == second_.ops.size()) return absl::OkStatus();
@@ -39,9 +40,10 @@ class Comparison {
                       : "the program changes with the group's size";
   }
   absl::Status Differ(const std::string& how) const {
+    const std::string place = op_ < 0 ? "in their parameters, gradients, inputs or buffers"
+                                      : absl::StrCat("at ", OperationName(first_, op_));
     return absl::FailedPreconditionError(absl::StrCat(Verdict(), ": ", first_.place, " and ",
-                                                      second_.place, " differ at ",
-                                                      OperationName(first_, op_), ": ", how));
+                                                      second_.place, " differ ", place, ": ", how));
   }
 
   absl::Status CompareOperation() {
@@ -125,14 +127,15 @@ class Comparison {
 
   const Program& first_;
   const Program& second_;
-  int op_ = 0;
+  int op_ = -1;  // none yet: the named tensors
   absl::flat_hash_map<int, int> storages_, storages_back_;
 };
 
 }  // namespace
 
-absl::Status ComparePrograms(const Program& first, const Program& second) {
-  return Comparison(first, second).Run();
+absl::Status ComparePrograms(const Program& first, const Program& second,
+                             std::span<const std::pair<int, int>> named) {
+  return Comparison(first, second).Run(named);
 }
 
 }  // namespace sumonce::trace

@@ -172,11 +172,15 @@ Value Memory::ReadAt(const Place& place) {
 Value Memory::Overlay(const Value& current, const Entry& entry, const Place& place) {
   if (current.lost()) return current;
   Value added = entry.value;
+  if (added.is(Layout::kMixed)) return Merge(current, added, entry.op);
   if (added.is(Layout::kShard)) {
     if (!CutInPart(entry, place, added)) return LostValue(kNoSingleDim, op_);
-  } else if (added.kind != Kind::kUniform && !added.is(Layout::kMixed) &&
-             PlaceIn(place.at, entry.place.at) != PlaceIn(place.twice, entry.place.twice)) {
-    return LostValue(kOtherPlace, op_);
+  } else if (added.kind == Kind::kUniform && current.is(Layout::kShard)) {
+    if (!KeepsBlocks(current.cut, place, entry.place)) return LostValue(kNoSingleDim, op_);
+  } else if (PlaceIn(place.at, entry.place.at) != PlaceIn(place.twice, entry.place.twice)) {
+    const bool same = current.kind == Kind::kUniform && added.kind == Kind::kUniform &&
+                      current.number && current.number == added.number;
+    if (!same) return LostValue(kOtherPlace, op_);
   }
   return Merge(current, added, entry.op);
 }
@@ -198,15 +202,28 @@ bool Memory::CutInPart(const Entry& entry, const Place& place, Value& value) con
   return false;
 }
 
+// Whether a part of a shard consists of whole blocks of it, at both sizes.
+bool Memory::KeepsBlocks(const Cut& cut, const Place& whole, const Place& part) const {
+  Cut twice = cut;
+  twice.block /= 2;
+  const auto seen = ViewOf(whole.at, cut, part.at);
+  const auto seen_twice = ViewOf(whole.twice, twice, part.twice);
+  return seen && seen_twice && seen->end - seen->begin == seen->of &&
+         seen_twice->end - seen_twice->begin == seen_twice->of;
+}
+
 Value Memory::Merge(const Value& current, const Value& added, int op) {
   if (added.lost() || current.kind == Kind::kUninitialised) return added;
+  const auto known = [](const Value& value) {
+    return value.is_state() || value.kind == Kind::kUniform;
+  };
+  if (!known(current) || !known(added)) return LostValue(kPartsDiffer, op);
+  if (current.kind == Kind::kUniform && added.kind == Kind::kUniform)
+    return current.number && current.number == added.number ? current : EqualValue();
   if (current.is_zero()) return added.is(Layout::kMixed) ? LostValue(kPartsDiffer, op) : added;
   if (added.is_zero()) return current;
-  const bool uniform = current.kind == Kind::kUniform || added.kind == Kind::kUniform;
-  if (uniform) {
+  if (current.kind == Kind::kUniform || added.kind == Kind::kUniform) {
     const Value& other = current.kind == Kind::kUniform ? added : current;
-    if (other.kind == Kind::kUniform)
-      return current.number && current.number == added.number ? current : EqualValue();
     const bool fits = other.is(Layout::kEqual) || other.is(Layout::kShard);
     return fits && other.state.scale.IsOne() ? other : LostValue(kPartsDiffer, op);
   }

@@ -67,6 +67,7 @@ class Memory {
   void WriteOwnSlice(const TensorRef& ref, const Value& value);
   void AdmitOutside(const TensorRef& ref);
   Value Overlay(const Value& current, const Entry& entry, const Place& place);
+  bool KeepsBlocks(const Cut& cut, const Place& whole, const Place& part) const;
   Value Merge(const Value& current, const Value& added, int op);
   Value View(const Value& value, const Place& from, const Place& to);
   Value ViewShard(const Value& value, const Place& from, const Place& to);

@@ -113,6 +113,16 @@ void AddCures(const TraceSet& set, const Prover& prover, TraceProof& proof) {
   }
 }
 
+// Under the first parameter that lost its state at an operation, the others that did there.
+void ListInheritors(std::vector<Finding>& findings) {
+  std::map<std::string, Finding*> first;
+  for (Finding& finding : findings) {
+    if (finding.verdict.operation.empty()) continue;
+    const auto [known, added] = first.emplace(finding.verdict.operation, &finding);
+    if (!added) known->second->verdict.affected.push_back(finding.verdict.param);
+  }
+}
+
 }  // namespace
 
 TraceProof ProveTraces(const TraceSet& set, const DeclarationTable& table) {
@@ -143,16 +153,6 @@ TraceProof ProveTraces(const TraceSet& set, const DeclarationTable& table) {
   proof.refusals = prover.refusals();
   proof.conditions = ConditionsOf(*traces, prover);
   return proof;
-}
-
-// Under the first parameter that lost its state at an operation, the others that did there.
-static void ListInheritors(std::vector<Finding>& findings) {
-  std::map<std::string, Finding*> first;
-  for (Finding& finding : findings) {
-    if (finding.verdict.operation.empty()) continue;
-    const auto [known, added] = first.emplace(finding.verdict.operation, &finding);
-    if (!added) known->second->verdict.affected.push_back(finding.verdict.param);
-  }
 }
 
 ScenarioResult JudgeTraces(const TraceSet& set, const std::string& dir) {

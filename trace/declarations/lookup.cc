@@ -15,6 +15,7 @@ struct IndexList {
   std::vector<TensorRef> refs;
   int first = -1, last = -1;  // that are tensors
   bool consecutive = true;
+  bool masks = false;  // some tensor is a mask: how many entries it takes is in the data
 };
 
 IndexList ReadIndices(const Call& call, int position) {
@@ -26,6 +27,7 @@ IndexList ReadIndices(const Call& call, int position) {
     list.values.push_back(tensor ? std::optional(call.memory().Read(refs[d])) : std::nullopt);
     list.refs.push_back(refs[d]);
     if (!tensor) continue;
+    list.masks |= call.traces().base().tensor(refs[d].id).dtype == "bool";
     if (list.first < 0) list.first = static_cast<int>(d);
     list.consecutive &= list.last < 0 || list.last == static_cast<int>(d) - 1;
     list.last = static_cast<int>(d);
@@ -58,6 +60,9 @@ Value Find(const Call& call, const Value& table, const Extents& shape, const Ind
   const int storage = call.traces().StorageOf(call.ref(0));
   if (const auto found = FindInOwnRows(call, table, storage, list.values)) return *found;
   if (const char* reason = Unusable(table)) return call.Lose(reason);
+  if (list.masks && !(table.is(Layout::kEqual) || table.is(Layout::kPartial)))
+    return call.Lose("a mask takes entries of a shard");
+  if (list.masks && IsSharded(list.values)) return call.Lose("a mask that is a shard");
   if (IsSharded(list.values) && table.is(Layout::kEqual)) {
     Value rows = *list.values[0];
     rows.state.scale = table.state.scale;
@@ -156,6 +161,7 @@ std::vector<Value> IndexPut(const Call& call) {
           PutInOwnRows(call, into, call.shape(0), storage, list.values, values, accumulate)) {
     return {*put};
   }
+  if (list.masks) return {call.Lose(kFormUndeclared)};
   for (const Value* value : {&into, &values}) {
     if (const char* reason = Unusable(*value)) return {call.Lose(reason)};
   }

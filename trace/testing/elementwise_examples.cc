@@ -75,6 +75,48 @@ void AddDerivative(Examples& examples, const std::string& name) {
   examples[name] = {example};
 }
 
+void AddNonlinear(Examples& examples) {
+  const std::pair<const char*, double (*)(double)> functions[] = {
+      {"rsqrt", [](double x) { return 1 / std::sqrt(x); }},
+      {"sqrt", [](double x) { return std::sqrt(x); }},
+      {"exp", [](double x) { return std::exp(x); }},
+      {"log", [](double x) { return std::log(x); }},
+      {"cos", [](double x) { return std::cos(x); }},
+      {"sin", [](double x) { return std::sin(x); }},
+      {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
+      {"tanh", [](double x) { return std::tanh(x); }},
+      {"gelu", [](double x) { return x / 2 * (1 + std::erf(x / std::sqrt(2.0))); }},
+      {"silu", [](double x) { return x / (1 + std::exp(-x)); }},
+      {"softplus", [](double x) { return std::log1p(std::exp(x)); }},
+      {"erf", [](double x) { return std::erf(x); }},
+      {"reciprocal", [](double x) { return 1 / x; }},
+      {"relu", [](double x) { return std::max(x - 2, 0.0); }},
+      {"abs", [](double x) { return std::abs(x - 2); }},
+      {"logical_not", [](double x) { return x < 2 ? 1.0 : 0.0; }},
+      {"bitwise_not", [](double x) { return x < 2 ? 1.0 : 0.0; }}};
+  for (const auto& [name, f] : functions)
+    AddUnary(examples, name, [f = f](const Entries& x) { return f(x[0]); });
+  for (const char* name : {"clamp", "clamp_min"}) {
+    Example clamp = WithNumbers(Base(std::string("aten.") + name, {{12, 6}},
+                                     [](const Entries& x) { return std::max(x[0], 1.0); }),
+                                {I(1)});
+    examples[name] = {clamp};
+  }
+  const std::pair<const char*, bool (*)(double, double)> comparisons[] = {
+      {"gt", [](double x, double y) { return x > y; }},
+      {"le", [](double x, double y) { return x <= y; }},
+      {"lt", [](double x, double y) { return x < y; }},
+      {"ge", [](double x, double y) { return x >= y; }},
+      {"eq", [](double x, double y) { return x == y; }},
+      {"ne", [](double x, double y) { return x != y; }},
+      {"bitwise_and", [](double x, double y) { return x > 0 && y > 0; }},
+      {"logical_and", [](double x, double y) { return x > 0 && y > 0; }},
+      {"bitwise_or", [](double x, double y) { return x > 0 || y > 0; }},
+      {"logical_or", [](double x, double y) { return x > 0 || y > 0; }}};
+  for (const auto& [name, f] : comparisons)
+    AddBinary(examples, name, [f = f](const Entries& x) { return f(x[0], x[1]) ? 1.0 : 0.0; });
+}
+
 }  // namespace
 
 bool Broadcastable(const std::vector<Extents>& shapes) {
@@ -132,46 +174,7 @@ void AddElementwiseExamples(Examples& examples) {
                     {N(number)}));
   }
 
-  const std::pair<const char*, double (*)(double)> functions[] = {
-      {"rsqrt", [](double x) { return 1 / std::sqrt(x); }},
-      {"sqrt", [](double x) { return std::sqrt(x); }},
-      {"exp", [](double x) { return std::exp(x); }},
-      {"log", [](double x) { return std::log(x); }},
-      {"cos", [](double x) { return std::cos(x); }},
-      {"sin", [](double x) { return std::sin(x); }},
-      {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
-      {"tanh", [](double x) { return std::tanh(x); }},
-      {"gelu", [](double x) { return x / 2 * (1 + std::erf(x / std::sqrt(2.0))); }},
-      {"silu", [](double x) { return x / (1 + std::exp(-x)); }},
-      {"softplus", [](double x) { return std::log1p(std::exp(x)); }},
-      {"erf", [](double x) { return std::erf(x); }},
-      {"reciprocal", [](double x) { return 1 / x; }},
-      {"relu", [](double x) { return std::max(x - 2, 0.0); }},
-      {"abs", [](double x) { return std::abs(x - 2); }},
-      {"logical_not", [](double x) { return x < 2 ? 1.0 : 0.0; }},
-      {"bitwise_not", [](double x) { return x < 2 ? 1.0 : 0.0; }}};
-  for (const auto& [name, f] : functions)
-    AddUnary(examples, name, [f = f](const Entries& x) { return f(x[0]); });
-  for (const char* name : {"clamp", "clamp_min"}) {
-    Example clamp = WithNumbers(Base(std::string("aten.") + name, {{12, 6}},
-                                     [](const Entries& x) { return std::max(x[0], 1.0); }),
-                                {I(1)});
-    examples[name] = {clamp};
-  }
-  const std::pair<const char*, bool (*)(double, double)> comparisons[] = {
-      {"gt", [](double x, double y) { return x > y; }},
-      {"le", [](double x, double y) { return x <= y; }},
-      {"lt", [](double x, double y) { return x < y; }},
-      {"ge", [](double x, double y) { return x >= y; }},
-      {"eq", [](double x, double y) { return x == y; }},
-      {"ne", [](double x, double y) { return x != y; }},
-      {"bitwise_and", [](double x, double y) { return x > 0 && y > 0; }},
-      {"logical_and", [](double x, double y) { return x > 0 && y > 0; }},
-      {"bitwise_or", [](double x, double y) { return x > 0 || y > 0; }},
-      {"logical_or", [](double x, double y) { return x > 0 || y > 0; }}};
-  for (const auto& [name, f] : comparisons)
-    AddBinary(examples, name, [f = f](const Entries& x) { return f(x[0], x[1]) ? 1.0 : 0.0; });
-
+  AddNonlinear(examples);
   for (const char* name : {"gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward",
                            "softplus_backward", "threshold_backward"})
     AddDerivative(examples, name);

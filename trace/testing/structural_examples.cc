@@ -262,7 +262,9 @@ void AddLookups(Examples& examples) {
   Example fewer = gather;
   fewer.operands = {{24, 6}, {12, 6}};
   examples["gather"] = {gather, fewer};
+}
 
+void AddScatters(Examples& examples) {
   const auto scatter = [](const Array& into, const Array& at, const Array& values) {
     Array out = into;
     ForEachIndex(values.shape, [&](const Index& from) {
@@ -425,6 +427,7 @@ void AddStructuralExamples(Examples& examples) {
   AddViews(examples);
   AddJoins(examples);
   AddLookups(examples);
+  AddScatters(examples);
   AddCreation(examples);
   AddCollectives(examples);
 }
