@@ -64,7 +64,7 @@ void RegisterFakeNccl(TransportRegistry& registry) {
   registry.Add({.name = "fake_nccl_tcp",
                 .probe = [] { return absl::OkStatus(); },
                 .run = RunOnFakeProcesses,
-                .max_world_size = 16,
+                .max_world_size = 8,
                 .executors = {ExecutorKind::kThreads}});
 }
 
