@@ -48,6 +48,17 @@ TEST(SentInstead, EveryBitOfAnElement) {
   }
 }
 
+// Two bits are within the bound: the nearer one is named. An element of 1.125 * 2 has its bit 11 at
+// 2^-40.
+TEST(SentInstead, TheNearestOfTwoBits) {
+  const double unit = 0x1p-40;
+  const Terms sent = {1.5, -2.25 - 1.3 * unit, 0.0, 4.0};
+  const auto instead =
+      ExplainSent(sent, {.own = kOwn, .earlier = {}, .neighbours = kOwn}, /*allowed=*/1.2 * unit);
+  ASSERT_TRUE(instead);
+  EXPECT_EQ(instead->what, "has bit 11 of its element 1 flipped on the way");
+}
+
 TEST(SentInstead, OtherElementsOfTheBuffer) {
   EXPECT_EQ(Explained({4.0, -2.25, 0.0, 1.5}, Mechanism::kWrongShard),
             "has other elements of the rank's own buffer at 2 of 4 places, from element 0 on");
