@@ -28,10 +28,11 @@ function(sumonce_library name)
   endif()
 endfunction()
 
-# sumonce_test(<name> SOURCES ... DEPS ... [LABEL <label>]): a GoogleTest program whose cases are ctest entries named
-# <name without sumonce_ and _test>/<Suite>.<Case>. SUMONCE_SOURCE_DIR and SUMONCE_TEST_DATA are their fixed paths.
+# sumonce_test(<name> SOURCES ... DEPS ... [LABEL <label>] [PARTS <count>]): a GoogleTest program whose cases are ctest
+# entries named <name without sumonce_ and _test>/<Suite>.<Case>; with PARTS, for thousands of quick cases, so many
+# entries share them. SUMONCE_SOURCE_DIR and SUMONCE_TEST_DATA are their fixed paths.
 function(sumonce_test name)
-  cmake_parse_arguments(arg "" "LABEL" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "" "LABEL;PARTS" "SOURCES;DEPS" ${ARGN})
   if(NOT arg_LABEL)
     set(arg_LABEL unit)
   endif()
@@ -43,8 +44,18 @@ function(sumonce_test name)
   target_compile_definitions(${name} PRIVATE SUMONCE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
                                              SUMONCE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   string(REGEX REPLACE "^sumonce_|_test$" "" prefix ${name})
-  gtest_discover_tests(${name} TEST_PREFIX ${prefix}/ DISCOVERY_MODE PRE_TEST
-                       PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300)
+  if(NOT arg_PARTS)
+    gtest_discover_tests(${name} TEST_PREFIX ${prefix}/ DISCOVERY_MODE PRE_TEST
+                         PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300)
+    return()
+  endif()
+  foreach(part RANGE 1 ${arg_PARTS})
+    math(EXPR index "${part} - 1")
+    set(entry ${prefix}/part_${part}_of_${arg_PARTS})
+    add_test(NAME ${entry} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${entry} PROPERTIES LABELS ${arg_LABEL} TIMEOUT 600
+                         ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_PARTS};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()
 
 # sumonce_registry(<output> FUNCTION <name> TYPE <type> HEADER <header> FILES ...): an explicit registration file.

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "comm/conformance.h"
+#include "comm/conformance/cases.h"
 #include "gtest/gtest.h"
 
 namespace sumonce {

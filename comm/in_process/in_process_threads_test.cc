@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 #include "base/status.h"
-#include "comm/conformance.h"
+#include "comm/conformance/cases.h"
 #include "comm/errors.h"
 #include "gtest/gtest.h"
 

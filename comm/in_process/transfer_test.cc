@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "comm/conformance.h"
+#include "comm/conformance/cases.h"
 #include "gtest/gtest.h"
 
 namespace sumonce {

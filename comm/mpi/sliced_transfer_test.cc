@@ -6,7 +6,7 @@
 #include <map>
 #include <memory>
 
-#include "comm/conformance.h"
+#include "comm/conformance/cases.h"
 #include "gtest/gtest.h"
 
 namespace sumonce {

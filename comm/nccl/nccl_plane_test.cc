@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/status.h"
-#include "comm/conformance.h"
+#include "comm/conformance/cases.h"
 #include "comm/errors.h"
 #include "comm/nccl/fake/fake_runtime.h"
 #include "gmock/gmock.h"

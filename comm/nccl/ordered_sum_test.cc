@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/conformance.h"
+#include "comm/conformance/cases.h"
 #include "comm/nccl/fake/fake_cuda.h"
 #include "comm/reduce.h"
 #include "gtest/gtest.h"

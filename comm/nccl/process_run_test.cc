@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "comm/conformance.h"
+#include "comm/conformance/cases.h"
 #include "comm/errors.h"
 #include "comm/nccl/fake/fake_runtime.h"
 #include "gmock/gmock.h"

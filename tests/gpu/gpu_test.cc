@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "comm/conformance.h"
+#include "comm/conformance/cases.h"
 #include "comm/nccl/load.h"
 #include "comm/reduce.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "comm/conformance.h"
+#include "comm/conformance/cases.h"
 #include "comm/transport.h"
 
 namespace sumonce {

@@ -1,6 +1,6 @@
 // What every transport must do: each call's result, to the bit, on every executor and at every
 // size.
-#include "comm/conformance.h"
+#include "comm/conformance/cases.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "comm/conformance.h"
+#include "comm/conformance/cases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "comm/conformance.h"
+#include "comm/conformance/cases.h"
 #include "gtest/gtest.h"
 
 namespace sumonce {
@@ -191,39 +191,6 @@ TEST_P(Groups, BuffersMayBeginAnywhere) {
             absl::OkStatus());
 }
 
-// Many chunks, the last of them short: 2 MiB and one byte, and as many floats.
-class LargeBuffers : public ConformanceTest {};
-
-TEST_P(LargeBuffers, AreCutAndJoined) {
-  constexpr int64_t kBytes = (1 << 21) + 1;
-  EXPECT_EQ(
-      Run([](Communicator& world) -> absl::Status {
-        const int root = world.size() - 1;
-        std::vector<uint8_t> bytes(kBytes);
-        for (int64_t i = 0; i < kBytes; ++i)
-          bytes[i] = static_cast<uint8_t>(i * 31 + i / 256 + world.rank());
-        SUMONCE_RETURN_IF_ERROR(world.Broadcast(BufferOf(bytes), BufferOf(bytes), root, "bytes"));
-        int64_t wrong = 0;
-        for (int64_t i = 0; i < kBytes; ++i)
-          wrong += bytes[i] != static_cast<uint8_t>(i * 31 + i / 256 + root);
-        EXPECT_EQ(wrong, 0);
-        std::vector<float> values(kBytes / 4 + 1);
-        for (size_t i = 0; i < values.size(); ++i)
-          values[i] = static_cast<float>(i % 1024 + world.rank());
-        SUMONCE_RETURN_IF_ERROR(
-            world.AllReduce(BufferOf(values), BufferOf(values), ReduceOp::kSum, "floats"));
-        for (size_t i = 0; i < values.size(); ++i) {
-          const int n = world.size();
-          wrong += values[i] != static_cast<float>(n * (i % 1024) + n * (n - 1) / 2);
-        }
-        EXPECT_EQ(wrong, 0);
-        return absl::OkStatus();
-      }),
-      absl::OkStatus());
-}
-
-INSTANTIATE_TEST_SUITE_P(Every, LargeBuffers, testing::ValuesIn(ConformanceCases({1, 2, 3}, {2})),
-                         CaseName);
 INSTANTIATE_TEST_SUITE_P(Every, Groups,
                          testing::ValuesIn(ConformanceCases({1, 2, 3, 4, 8, 16, 64}, {1, 2, 5, 8})),
                          CaseName);

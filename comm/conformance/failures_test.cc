@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "base/status.h"
-#include "comm/conformance.h"
+#include "comm/conformance/cases.h"
 #include "comm/errors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
