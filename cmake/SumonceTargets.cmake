@@ -37,10 +37,14 @@ function(sumonce_test name)
     set(arg_LABEL unit)
   endif()
   add_executable(${name} ${arg_SOURCES})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}
+                                           SUMONCE_IS_TEST ON)
   target_link_libraries(${name} PRIVATE sumonce_flags ${arg_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
   # What a test itself computes is small, and compiling it is most of a cold build; what it tests keeps its flags.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(SUMONCE_SANITIZE)
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
   target_compile_definitions(${name} PRIVATE SUMONCE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
                                              SUMONCE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   string(REGEX REPLACE "^sumonce_|_test$" "" prefix ${name})

@@ -79,9 +79,9 @@ absl::Status CheckReductions(Communicator& comm) {
   for (ReduceOp op : kOps) {
     if (op == ReduceOp::kAvg && std::is_integral_v<T>) continue;
     for (int64_t count : kCounts) {
-      if (comm.size() <= 64 || count <= 1)
-        SUMONCE_RETURN_IF_ERROR(CheckAllReduce<T>(comm, op, count));
-      if (Quick(comm, count)) SUMONCE_RETURN_IF_ERROR(CheckReduceScatter<T>(comm, op, count));
+      if (!Quick(comm, count)) continue;
+      SUMONCE_RETURN_IF_ERROR(CheckAllReduce<T>(comm, op, count));
+      SUMONCE_RETURN_IF_ERROR(CheckReduceScatter<T>(comm, op, count));
     }
   }
   return absl::OkStatus();
@@ -95,7 +95,9 @@ TEST_P(Collectives, ReductionsRunInRankOrder) {
               SUMONCE_RETURN_IF_ERROR(CheckReductions<float>(world));
               SUMONCE_RETURN_IF_ERROR(CheckReductions<BFloat16>(world));
               SUMONCE_RETURN_IF_ERROR(CheckReductions<int64_t>(world));
-              return CheckReductions<int32_t>(world);
+              SUMONCE_RETURN_IF_ERROR(CheckReductions<int32_t>(world));
+              if (world.size() > 16) return absl::OkStatus();
+              return CheckAllReduce<double>(world, ReduceOp::kSum, 5000);
             }),
             absl::OkStatus());
 }
@@ -379,7 +381,7 @@ TEST_P(Collectives, NestedAndTwinGroups) {
 
 // Counts that no single message or chunk holds, and that do not divide.
 TEST_P(Collectives, LargeCounts) {
-  if (size() > 8 || wrapped()) GTEST_SKIP() << "the same code, for many times the memory";
+  if (size() > 3 || wrapped()) GTEST_SKIP() << "the same code, for many times the memory";
   EXPECT_EQ(Run([](Communicator& world) -> absl::Status {
               SUMONCE_RETURN_IF_ERROR(CheckAllReduce<double>(world, ReduceOp::kSum, 1'100'003));
               SUMONCE_RETURN_IF_ERROR(CheckReduceScatter<float>(world, ReduceOp::kAvg, 600'001));
@@ -428,7 +430,7 @@ TEST_P(Collectives, SchedulesAndExecutorsGiveTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Every, Collectives,
                          testing::ValuesIn(ConformanceCases({1, 2, 3, 4, 8, 16, 64, 256, 1024},
-                                                            {1, 2, 5, 8})),
+                                                            {1, 2, 5})),
                          CaseName);
 
 }  // namespace
