@@ -7,7 +7,8 @@
 //   arrival     every rank adds its buffer to a shared sum in the order of arrival, a lock per
 //               chunk; then all copy
 //   limit       the least that memory has to do for it: every thread reads and writes its share of
-//               all buffers in place; the fastest of several numbers of streams counts
+//               all buffers in place; the fastest of several numbers of streams and lengths of
+//               the piece of one stream before the next is touched counts
 //   gloo        Gloo's all-reduce over TCP on the loopback device, where Gloo is installed
 //
 // bench/compare_all_reduce runs these and MPI, interleaved, and prints ratios of medians.
@@ -166,13 +167,13 @@ void BM_Arrival(benchmark::State& state) {
   Report(state, size);
 }
 
-// Line by line through all streams at once.
+// Block by block through all streams at once.
 __attribute__((target_clones("avx512f", "avx2", "default"))) void ScaleInPlace(
-    const std::vector<float*>& streams, int64_t count, float factor) {
-  constexpr int64_t kLine = 64 / sizeof(float);
-  for (int64_t i = 0; i + kLine <= count; i += kLine) {
+    const std::vector<float*>& streams, int64_t count, int64_t block, float factor) {
+  for (int64_t i = 0; i < count; i += block) {
+    const int64_t end = std::min(i + block, count);
     for (float* stream : streams) {
-      for (int64_t k = 0; k < kLine; ++k) stream[i + k] *= factor;
+      for (int64_t k = i; k < end; ++k) stream[k] *= factor;
     }
   }
 }
@@ -181,6 +182,7 @@ void BM_Limit(benchmark::State& state) {
   const Size size = SizeOfRun(state);
   const int64_t streams_per_buffer = state.range(2);
   const int64_t count = size.bytes / 4 / size.ranks / streams_per_buffer;
+  const int64_t block = state.range(3) / 4;
   const auto buffers = MakeZeroBuffers(size.ranks, size.bytes);
   Batches batches(state, size.ranks, CallsPerBatch(size.bytes));
   volatile float factor = 1.0f;
@@ -190,7 +192,7 @@ void BM_Limit(benchmark::State& state) {
       for (int64_t k = 0; k < streams_per_buffer; ++k)
         streams.push_back(Floats(buffer) + (rank * streams_per_buffer + k) * count);
     }
-    batches.Run(rank, [&] { ScaleInPlace(streams, count, factor); });
+    batches.Run(rank, [&] { ScaleInPlace(streams, count, block, factor); });
   });
   Report(state, size);
 }
@@ -227,10 +229,11 @@ void RegisterAll() {
   Form(RegisterBenchmark("naive/float32", BM_Naive));
   Form(RegisterBenchmark("arrival/float32", BM_Arrival));
   RegisterBenchmark("limit/float32", BM_Limit)
-      ->ArgNames({"ranks", "bytes", "streams"})
+      ->ArgNames({"ranks", "bytes", "streams", "block"})
       ->ArgsProduct({kRanks,
                      {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 512 << 20},
-                     {1, 2, 4}})
+                     {1, 2, 4},
+                     {64, 4 << 10}})
       ->UseRealTime()
       ->Unit(benchmark::kMicrosecond);
   if (HasGloo()) Form(RegisterBenchmark("gloo/float32", BM_Gloo));

@@ -25,10 +25,8 @@ Rendezvous& Channel::Next(int slot) {
   return point;
 }
 
-void Channel::Leave(Rendezvous& point) {
-  if (!point.Leave()) return;
-  point.Reset();
-  Give(&point);
+void Channel::Leave(int slot, Rendezvous& point) {
+  if (point.Leave(slot)) Give(&point);
 }
 
 Rendezvous* Channel::Take() {

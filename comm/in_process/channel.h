@@ -25,7 +25,7 @@ class Channel {
   // The meeting of the next call of `slot`, which alone calls this for its slot. Each is given back
   // once by Leave.
   Rendezvous& Next(int slot);
-  void Leave(Rendezvous& point);
+  void Leave(int slot, Rendezvous& point);
 
  private:
   struct alignas(64) Cursor {

@@ -44,7 +44,7 @@ TEST(Channel, MeetingsAreUsedAgain) {
       seen.insert(&point);
       EXPECT_TRUE(point.Enter(slot, Bell("bell"), {}).ok());
       while (!point.complete()) std::this_thread::yield();
-      channel.Leave(point);
+      channel.Leave(slot, point);
     }
     EXPECT_LE(seen.size(), 8u);
   };

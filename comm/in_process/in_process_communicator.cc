@@ -40,7 +40,7 @@ class InProcessCommunicator::InProcessWork : public Work {
 // Nobody waits for the result, but peers may use the buffers: see them through, or take them back.
 InProcessCommunicator::InProcessWork::~InProcessWork() {
   if (!waited_ && point_.SeeThrough(slot_)) WakeMembers();
-  channel_.Leave(point_);
+  channel_.Leave(slot_, point_);
 }
 
 absl::Status InProcessCommunicator::InProcessWork::Enter(Call&& call, SplitKey split) {

@@ -49,6 +49,7 @@ void Rendezvous::Match() {
   transfer_ = Transfer(deposits_);
   const int64_t chunks = transfer_.chunks();
   if (chunks > 1) {
+    moved_chunks_.store(0, std::memory_order_relaxed);
     for (int slot = 0; slot < size(); ++slot) {
       slices_[slot].next.store(chunks * slot / size(), std::memory_order_relaxed);
       slices_[slot].end = chunks * (slot + 1) / size();
@@ -155,15 +156,26 @@ std::vector<int> Rendezvous::RanksIn(Deposit::State state) const {
   return ranks;
 }
 
+// Each takes its own deposit out of a call that went well, where the line is its own already; after
+// any other, a peer may still ask who withdrew.
+bool Rendezvous::Leave(int slot) {
+  if (complete()) {
+    deposits_[slot].state = Deposit::State::kMissing;
+  } else {
+    broken_.store(true, std::memory_order_relaxed);
+  }
+  if (users_.fetch_sub(1, std::memory_order_acq_rel) != 1) return false;
+  Reset();
+  return true;
+}
+
 void Rendezvous::Reset() {
-  for (Deposit& deposit : deposits_) deposit.state = Deposit::State::kMissing;
-  for (Slice& slice : slices_) {
-    slice.next.store(0, std::memory_order_relaxed);
-    slice.end = 0;
+  if (broken_.load(std::memory_order_relaxed)) {
+    for (Deposit& deposit : deposits_) deposit.state = Deposit::State::kMissing;
+    broken_.store(false, std::memory_order_relaxed);
   }
   parts_.clear();
   state_.store(0, std::memory_order_relaxed);
-  moved_chunks_.store(0, std::memory_order_relaxed);
   next_.store(nullptr, std::memory_order_relaxed);
   users_.store(size(), std::memory_order_relaxed);
 }

@@ -63,10 +63,9 @@ class Rendezvous {
 
   // The chain and the pool of comm/in_process/channel.h.
   std::atomic<Rendezvous*>& next() { return next_; }
-  // True for the last member to leave: then nobody knows it any more.
-  bool Leave() { return users_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
-  // As new.
-  void Reset();
+  // Once per slot. True for the last member to leave: then nobody knows it any more, and it is as
+  // new.
+  bool Leave(int slot);
 
  private:
   // The values of state_: how many members have come, with kWithdrawn added once one of them has
@@ -91,18 +90,21 @@ class Rendezvous {
   bool TakeBack(int slot);
   void AwaitHelpers() const;
   std::vector<int> RanksIn(Deposit::State state) const;
+  void Reset();
 
   const Members& members_;
   std::vector<Deposit> deposits_;  // by slot
   std::vector<Slice> slices_;      // by slot
   std::vector<SplitPart> parts_;   // by slot
   Transfer transfer_;
-  // What members look at while they wait, on a line of its own.
+  // All that every member writes in every call, on one line: a small call costs little more than
+  // the journeys of lines between cores.
   alignas(64) std::atomic<int> state_ = 0;
+  std::atomic<int> users_;
+  std::atomic<Rendezvous*> next_ = nullptr;
+  std::atomic<bool> broken_ = false;  // a member left a call that did not complete
   alignas(64) std::atomic<int64_t> moved_chunks_ = 0;
   std::atomic<int> helpers_ = 0;
-  alignas(64) std::atomic<Rendezvous*> next_ = nullptr;
-  std::atomic<int> users_;
 };
 
 }  // namespace sumonce
