@@ -33,6 +33,8 @@ TEST(MathTest, ElementaryFunctionsAreWithinOneUlp) {
     EXPECT_LE(UlpError(Exp(x), std::exp(static_cast<long double>(x))), 1.0) << x;
     EXPECT_LE(UlpError(Sin(x), std::sin(static_cast<long double>(x))), 1.0) << x;
     EXPECT_LE(UlpError(Cos(x), std::cos(static_cast<long double>(x))), 1.0) << x;
+    EXPECT_LE(UlpError(Erf(x / 100), std::erf(static_cast<long double>(x / 100))), 1.0) << x;
+    EXPECT_LE(UlpError(Tanh(x / 30), std::tanh(static_cast<long double>(x / 30))), 1.0) << x;
     const double positive = std::fabs(x) + 1e-3;
     EXPECT_LE(UlpError(Log(positive), std::log(static_cast<long double>(positive))), 1.0) << x;
     EXPECT_LE(UlpError(Log1p(positive), std::log1p(static_cast<long double>(positive))), 1.0) << x;
@@ -80,6 +82,19 @@ TEST(MathTest, SiluGradIsTheDerivativeOfSilu) {
     EXPECT_NEAR(SiluGrad(x), difference, 1e-8) << x;
   }
   EXPECT_EQ(SiluGrad(0), 0.5);
+}
+
+TEST(MathTest, GeluGradsAreTheDerivatives) {
+  constexpr double kStep = 1e-4;
+  Digest digest;
+  for (const double x : Arguments(-8, 8)) {
+    EXPECT_NEAR(GeluGrad(x), (Gelu(x + kStep) - Gelu(x - kStep)) / (2 * kStep), 1e-7) << x;
+    EXPECT_NEAR(GeluTanhGrad(x), (GeluTanh(x + kStep) - GeluTanh(x - kStep)) / (2 * kStep), 1e-7)
+        << x;
+    EXPECT_NEAR(Gelu(x), GeluTanh(x), 1e-3) << x;
+    digest.Add(std::vector<double>{Gelu(x), GeluGrad(x), GeluTanh(x), GeluTanhGrad(x)});
+  }
+  EXPECT_EQ(digest.Hex(), "d316c9bbdb7cb37c7879ede8f80081fd");  // the same bits on every CPU and compiler
 }
 
 TEST(MathTest, SoftplusIsTheIdentityAboveTwenty) {

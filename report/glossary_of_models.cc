@@ -48,6 +48,20 @@ std::vector<GlossaryEntry> LayerEntries() {
        .formula = "y = sum over k of x_k W_k^T",
        .shown_by = "lora/row_flag_missing"},
       {.kind = "layer",
+       .word = "position_embeddings",
+       .says =
+           "a learned table, a copy on every rank, added to the words' embedding before the sum is "
+           "scattered over the sequence: its gradient is complete on every rank",
+       .formula = "y = word[token] + position[t]",
+       .shown_by = "gpt/position_embedding_flagged"},
+      {.kind = "layer",
+       .word = "bias",
+       .says =
+           "of a column-parallel linear cut with the rows of W; of a row-parallel one a copy on "
+           "every rank, added behind the sum, on the rank's own tokens under sequence parallelism",
+       .formula = "y = x W^T + b",
+       .shown_by = "gpt/row_bias_flag_missing"},
+      {.kind = "layer",
        .word = "linear_fc1",
        .says = "column-parallel, gate and up projections in one matrix",
        .formula = "y = norm(x) [W_gate; W_up]^T",
@@ -55,7 +69,7 @@ std::vector<GlossaryEntry> LayerEntries() {
       {.kind = "layer",
        .word = "linear_fc2",
        .says = "row-parallel, after the activation",
-       .formula = "y = (silu(gate) * up) W^T",
+       .formula = "y = act(fc1) W^T; act: silu(gate) * up, gelu, its tanh form, or max(x, 0)^2",
        .shown_by = "lora/all_targets"},
       {.kind = "layer",
        .word = "lora",

@@ -28,8 +28,9 @@ enum class Dim : uint8_t {
   kTap,          // t: taps of the convolution
   kOut,          // o: output features of a stand-alone linear layer
   kIn,           // i: input features of a stand-alone linear layer
+  kPosition,     // p: rows of a learned position embedding
 };
-inline constexpr int kNumDims = 14;
+inline constexpr int kNumDims = 15;
 std::string_view Name(Dim dim);  // one letter, as above
 
 using DimSet = uint32_t;

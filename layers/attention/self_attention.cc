@@ -29,13 +29,17 @@ LinearConfig Qkv(const SelfAttentionConfig& config) {
   return {.out = {QkvDim(config)},
           .in = {Plain(Dim::kHidden, config.hidden)},
           .cut = Dim::kGroup,
+          .bias = config.bias,
           .layer_norm = config.layer_norm};
 }
 
 LinearConfig Proj(const SelfAttentionConfig& config) {
   Dims in = {Plain(Dim::kGroup, config.num_query_groups)};
   for (const DimExtent& dim : QueryHeads(config)) in.push_back(dim);
-  return {.out = {Plain(Dim::kHidden, config.hidden)}, .in = in, .cut = Dim::kGroup};
+  return {.out = {Plain(Dim::kHidden, config.hidden)},
+          .in = in,
+          .cut = Dim::kGroup,
+          .bias = config.bias};
 }
 
 // Not marked, though every head's rank holds a term of the gradient: the finalizer takes them by

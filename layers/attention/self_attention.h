@@ -20,6 +20,7 @@ struct SelfAttentionConfig {
   RopeOptions rope = {.rotary_dim = 4};  // rotary_dim 0: none
   bool qk_layernorm = true;
   bool output_gate = false;
+  bool bias = false;       // of linear_qkv and linear_proj
   bool layer_norm = true;  // RMSNorm fused in front of linear_qkv
 };
 

@@ -5,12 +5,32 @@
 #include "spmd/ops/dot.h"
 
 namespace sumonce {
+namespace {
+
+// [s, b, p]: token t of every sequence is at position t.
+Tensor PositionsOneHot(const BatchInputs& inputs, const DimExtent& rows) {
+  Tensor positions(
+      {Plain(Dim::kSequence, inputs.sequence), Plain(Dim::kBatch, inputs.batch), rows});
+  for (int64_t t = 0; t < inputs.sequence; ++t) {
+    for (int64_t b = 0; b < inputs.batch; ++b)
+      positions.data()[(t * inputs.batch + b) * rows.extent() + t] = 1;
+  }
+  return positions;
+}
+
+}  // namespace
 
 Model::Model(const ModelConfig& config) : config_(config) {
   const Builder root(config_.common, params_);
   const Builder decoder = root.Child("decoder");
-  const VocabConfig vocab = {.vocab = config.vocab, .hidden = config.hidden};
-  embedding_.emplace(root.Child("embedding").Child("word_embeddings"), vocab);
+  const Builder embedding = root.Child("embedding");
+  const VocabConfig vocab = {
+      .vocab = config.vocab, .hidden = config.hidden, .whole_output = config.max_positions > 0};
+  embedding_.emplace(embedding.Child("word_embeddings"), vocab);
+  if (config.max_positions > 0) {
+    position_embedding_.emplace(embedding.Child("position_embeddings"), config.max_positions,
+                                config.hidden);
+  }
   for (size_t i = 0; i < config.layers.size(); ++i) {
     layers_.push_back(std::make_unique<DecoderLayer>(decoder.Child("layers." + std::to_string(i)),
                                                      config.layers[i]));
@@ -26,12 +46,22 @@ Value Model::Forward(Tape& tape, const BatchInputs& inputs, const Scale& loss_sc
 }
 
 Value Model::Hidden(Tape& tape, const BatchInputs& inputs) {
-  Value x = Constant(tape, "tokens", inputs.tokens_one_hot, inputs,
-                     Plain(Dim::kVocab, config_.vocab), {{Dim::kVocab, Axis::kTp}});
-  x = embedding_->Forward(tape, x);
+  Value x = Embedded(tape, inputs);
   Tape::Scope scope(tape, "decoder");
   for (const auto& layer : layers_) x = layer->Forward(tape, x);
   return x;
+}
+
+Value Model::Embedded(Tape& tape, const BatchInputs& inputs) {
+  const Value tokens = Constant(tape, "tokens", inputs.tokens_one_hot, inputs,
+                                Plain(Dim::kVocab, config_.vocab), {{Dim::kVocab, Axis::kTp}});
+  const Value words = embedding_->Forward(tape, tokens);
+  if (!position_embedding_) return words;
+  const DimExtent rows = Plain(Dim::kPosition, config_.max_positions);
+  const bool numeric = inputs.tokens_one_hot != nullptr;
+  if (numeric) positions_ = PositionsOneHot(inputs, rows);
+  return position_embedding_->Forward(
+      tape, words, Constant(tape, "positions", numeric ? &positions_ : nullptr, inputs, rows, {}));
 }
 
 Value Model::Loss(Tape& tape, Value hidden, const BatchInputs& inputs) {

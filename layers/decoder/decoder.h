@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "layers/decoder/decoder_layer.h"
+#include "layers/embedding/position.h"
 #include "layers/embedding/vocab_parallel.h"
 #include "layers/module.h"
 #include "layers/norm/rms_norm.h"
@@ -25,6 +26,7 @@ struct ModelConfig {
   int64_t hidden = 16;
   std::vector<DecoderLayerConfig> layers;
   Head head = Head::kCrossEntropy;
+  int64_t max_positions = 0;  // rows of the learned position embedding; 0: none
   LayerConfig common;
 };
 
@@ -62,12 +64,15 @@ class Model {
   // The batch is cut over dp; `more` are tp's cuts.
   Value Constant(Tape& tape, const char* name, const Tensor* whole, const BatchInputs& inputs,
                  std::optional<DimExtent> last, std::vector<ShardMap::Cut> cuts) const;
+  Value Embedded(Tape& tape, const BatchInputs& inputs);
   Value CrossEntropyLoss(Tape& tape, Value hidden, const BatchInputs& inputs);
   Value ProbeLoss(Tape& tape, Value hidden, const BatchInputs& inputs);
 
   ModelConfig config_;
   ParamStore params_;
   std::optional<VocabParallelEmbedding> embedding_;
+  std::optional<PositionEmbedding> position_embedding_;
+  Tensor positions_;  // [s, b, p] one-hot, of the last Forward
   std::vector<std::unique_ptr<DecoderLayer>> layers_;
   std::optional<RmsNormLayer> final_layernorm_;
   std::optional<ColumnParallelLinear> output_layer_;

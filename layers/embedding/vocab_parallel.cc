@@ -7,7 +7,7 @@ namespace sumonce {
 
 VocabParallelEmbedding::VocabParallelEmbedding(const Builder& builder, const VocabConfig& config)
     : name_(builder.path()),
-      sequence_parallel_(builder.config().sequence_parallel),
+      sequence_parallel_(builder.config().sequence_parallel && !config.whole_output),
       weight_(&builder.Create(
           "weight",
           ShardMap({Plain(Dim::kVocab, config.vocab), Plain(Dim::kHidden, config.hidden)},

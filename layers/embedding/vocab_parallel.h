@@ -10,13 +10,15 @@ namespace sumonce {
 struct VocabConfig {
   int64_t vocab = 24;
   int64_t hidden = 16;
+  bool whole_output = false;  // [s, b, h] on every rank even with sequence parallelism
 };
 
 // weight [v, h]. A rank sums the rows of its own ids; the reduction fills in the others'.
 class VocabParallelEmbedding {
  public:
   VocabParallelEmbedding(const Builder& builder, const VocabConfig& config);
-  // one_hot: [s, b, v/tp], a constant -> [s(/tp), b, h].
+  // one_hot: [s, b, v/tp], a constant -> [s(/tp), b, h]: reduce-scattered with sequence
+  // parallelism, unless the configuration wants it whole.
   Value Forward(Tape& tape, Value one_hot);
 
  private:

@@ -1,5 +1,7 @@
 #include "layers/mlp/mlp.h"
 
+#include "spmd/ops/gelu.h"
+#include "spmd/ops/squared_relu.h"
 #include "spmd/ops/swiglu.h"
 
 namespace sumonce {
@@ -14,13 +16,31 @@ LinearConfig Fc1(const MlpConfig& config) {
   return {.out = {out},
           .in = {Plain(Dim::kHidden, config.hidden)},
           .cut = Dim::kFfn,
+          .bias = config.bias,
           .layer_norm = config.layer_norm};
 }
 
 LinearConfig Fc2(const MlpConfig& config) {
   return {.out = {Plain(Dim::kHidden, config.hidden)},
           .in = {Plain(Dim::kFfn, config.ffn)},
-          .cut = Dim::kFfn};
+          .cut = Dim::kFfn,
+          .bias = config.bias};
+}
+
+Value Activated(Tape& tape, Value x, MlpActivation activation) {
+  switch (activation) {
+    case MlpActivation::kSwiglu:
+      return Swiglu(tape, x);
+    case MlpActivation::kLinear:
+      return x;
+    case MlpActivation::kGelu:
+      return Gelu(tape, x);
+    case MlpActivation::kGeluTanh:
+      return GeluTanh(tape, x);
+    case MlpActivation::kSquaredRelu:
+      return SquaredRelu(tape, x);
+  }
+  return x;
 }
 
 }  // namespace
@@ -33,9 +53,7 @@ Mlp::Mlp(const Builder& builder, const MlpConfig& config)
 
 Value Mlp::Forward(Tape& tape, Value x) {
   Tape::Scope scope(tape, name_);
-  Value hidden = linear_fc1_.Forward(tape, x);
-  if (activation_ == MlpActivation::kSwiglu) hidden = Swiglu(tape, hidden);
-  return linear_fc2_.Forward(tape, hidden);
+  return linear_fc2_.Forward(tape, Activated(tape, linear_fc1_.Forward(tape, x), activation_));
 }
 
 void Mlp::CollectModules(std::vector<ToggleableModule>& modules) {

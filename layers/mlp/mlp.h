@@ -9,12 +9,16 @@ namespace sumonce {
 enum class MlpActivation : uint8_t {
   kSwiglu,  // silu(gate) * up, fc1 packed [gate; up] on each rank
   kLinear,  // none: for the exact mode, whose integers a nonlinear function would leave
+  kGelu,
+  kGeluTanh,
+  kSquaredRelu,
 };
 
 struct MlpConfig {
   int64_t hidden = 16;
   int64_t ffn = 24;
   MlpActivation activation = MlpActivation::kSwiglu;
+  bool bias = false;       // of both linears
   bool layer_norm = true;  // RMSNorm fused in front of linear_fc1
 };
 

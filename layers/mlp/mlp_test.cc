@@ -44,6 +44,34 @@ TEST(Mlp, MatchesGoldenWithAdaptersOnAllThreeProjections) {
   ExpectMatchesGolden(golden, names, RunLayer(setup, {.tp = 2}));
 }
 
+struct ActivationCase {
+  const char* file;
+  MlpActivation activation;
+  bool bias;
+};
+
+// Hugging Face's GPT-2 and Nemotron, and Megatron's own with the same activations.
+TEST(Mlp, MatchesGoldenOfEveryActivation) {
+  for (const ActivationCase& test : {ActivationCase{"mlp_gelu", MlpActivation::kGelu, true},
+                                     {"mlp_gelu_tanh", MlpActivation::kGeluTanh, true},
+                                     {"mlp_relu2", MlpActivation::kSquaredRelu, false}}) {
+    const Golden golden(test.file);
+    const MlpConfig config = {.hidden = 12,
+                              .ffn = 20,
+                              .activation = test.activation,
+                              .bias = test.bias,
+                              .layer_norm = false};
+    // Seven tokens: cut over no rank.
+    LayerCase setup = WithConfig(config, Activation(golden, "in.x", Dim::kHidden),
+                                 Activation(golden, "up.out.y", Dim::kHidden));
+    const Correspondence names = MlpNames(config, "mlp.", "param.");
+    setup.weights = LoadWeights(golden, names);
+    setup.config.train_base = true;
+    ExpectMatchesGolden(golden, names, RunLayer(setup));
+    ExpectMatchesGolden(golden, names, RunLayer(setup, {.tp = 2}));
+  }
+}
+
 TEST(Mlp, ShardsReproduceTheUnsharded) {
   const std::vector<std::string> own_tokens = {"mlp.linear_fc1.layer_norm_weight",
                                                "mlp.linear_fc1.lora_A", "mlp.linear_fc2.lora_B"};

@@ -98,6 +98,19 @@ void AppendPart(const DimExtent& dim, int64_t unit, size_t part, int64_t first, 
   for (int64_t i = 0; i < count; ++i) rows.push_back(dim.Index(unit, part, first + i));
 }
 
+// One projection up, one down, as GPT-2's.
+Correspondence PlainMlpNames(const MlpConfig& config, const std::string& module,
+                             const std::string& golden) {
+  Correspondence names = {{{module + "linear_fc1", {{golden + "fc1", Range(0, config.ffn)}}},
+                           {module + "linear_fc2", {{golden + "fc2", Range(0, config.hidden)}}}},
+                          {}};
+  if (config.bias) {
+    names.plain = {{module + "linear_fc1.bias", golden + "fc1_bias"},
+                   {module + "linear_fc2.bias", golden + "fc2_bias"}};
+  }
+  return names;
+}
+
 }  // namespace
 
 void Correspondence::Append(const Correspondence& other) {
@@ -148,6 +161,7 @@ Correspondence FlatGdnNames(const GatedDeltaNetConfig& config, const std::string
 
 Correspondence MlpNames(const MlpConfig& config, const std::string& module,
                         const std::string& golden) {
+  if (config.activation != MlpActivation::kSwiglu) return PlainMlpNames(config, module, golden);
   return {{{module + "linear_fc1",
             {{golden + "gate_proj", Range(0, config.ffn)},
              {golden + "up_proj", Range(config.ffn, config.ffn)}}},

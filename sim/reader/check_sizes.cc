@@ -58,9 +58,20 @@ std::string SizesThatDo(const std::vector<CutUnits>& cuts) {
   return OneOf(sizes);
 }
 
+void CheckPositions(const Block& root, Reading& reading) {
+  const int64_t rows = reading.scenario.model.max_positions;
+  const int64_t sequence = reading.scenario.data.sequence;
+  if (rows == 0 || rows >= sequence) return;
+  root.Child("model").Add("max_position_embeddings",
+                          absl::StrCat("max_position_embeddings: ", rows,
+                                       ", expected at least one row for each of the data's ",
+                                       sequence, " tokens; take ", sequence));
+}
+
 }  // namespace
 
 void CheckSizes(const Block& root, Reading& reading) {
+  CheckPositions(root, reading);
   const int tp = reading.scenario.mesh.tp;
   const std::vector<CutUnits> cuts = UnitsCutByTp(root, reading.scenario);
   for (const CutUnits& cut : cuts) {

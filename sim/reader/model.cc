@@ -79,9 +79,12 @@ GatedDeltaNetConfig ReadGatedDeltaNet(const Block& block, int64_t hidden) {
 MlpConfig ReadMlp(const Block& block, int64_t hidden) {
   MlpConfig config = {.hidden = hidden};
   config.ffn = block.Int("ffn", config.ffn, 1, kMaxExtent);
-  config.activation =
-      block.Choice("activation", config.activation,
-                   {{"SWIGLU", MlpActivation::kSwiglu}, {"LINEAR", MlpActivation::kLinear}});
+  config.activation = block.Choice("activation", config.activation,
+                                   {{"SWIGLU", MlpActivation::kSwiglu},
+                                    {"LINEAR", MlpActivation::kLinear},
+                                    {"GELU", MlpActivation::kGelu},
+                                    {"GELU_TANH", MlpActivation::kGeluTanh},
+                                    {"SQUARED_RELU", MlpActivation::kSquaredRelu}});
   config.layer_norm = !block.Flag("no_norm");
   return config;
 }
@@ -99,6 +102,13 @@ DecoderLayerConfig ReadLayer(const Block& block, Reading& reading) {
     block.Missing("this layer is empty, expected self_attention, linear_attention or mlp");
   }
   return layer;
+}
+
+void AddBiases(ModelConfig& model) {
+  for (DecoderLayerConfig& layer : model.layers) {
+    if (auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer)) attention->bias = true;
+    if (layer.mlp) layer.mlp->bias = true;
+  }
 }
 
 }  // namespace
@@ -124,6 +134,8 @@ void ReadModel(const Block& root, Reading& reading) {
     return;
   }
   for (const Block& layer : layers) model.layers.push_back(ReadLayer(layer, reading));
+  if (block.Flag("add_bias_linear")) AddBiases(model);
+  model.max_positions = block.Int("max_position_embeddings", 0, 1, kMaxExtent);
 }
 
 }  // namespace sumonce
