@@ -1,5 +1,7 @@
 #include "cli/process_run.h"
 
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "cli/exit_code.h"
@@ -9,6 +11,8 @@
 
 namespace sumonce {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 // What this process would print before it runs anything.
 std::string Mistakes(const Selection& selection) {
@@ -40,8 +44,11 @@ int Serve(const ProcessRun& run, const RemoteScenarios& remote, const absl::Stat
   if (!agreed.ok()) return ExitCodeOf(agreed);
   // Whether to go on after a signal is for process 0 to say.
   const InterruptWatch watch;
-  const absl::StatusOr<int> status =
-      ServeSimulations(remote, {.transport = run.transport.name, .executor = {}});
+  SimOptions options = {.transport = run.transport.name, .executor = {}};
+  options.now_us = [start = Clock::now()] {
+    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  };
+  const absl::StatusOr<int> status = ServeSimulations(remote, options);
   return status.ok() ? *status : ExitCodeOf(status.status());
 }
 

@@ -87,11 +87,6 @@ int Run(const RunFlags& flags, Context& context) {
   for (const FormatSpec& spec : flags.output.formats)
     options.record_calls |= spec.format->needs_calls;
   const Transport& transport = **Transports().Find(options.transport);
-  if (options.record_calls && transport.processes) {
-    context.io.err << "sumonce run: --format trace records ranks of one process, and --comm "
-                   << options.transport << " runs each in its own; leave --comm away\n";
-    return kUsage;
-  }
   const absl::Status available = transport.probe();
   absl::StatusOr<std::unique_ptr<CureCosts>> costs = CureCosts::Create(flags.cost);
   if (!costs.ok()) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,7 @@ struct RankCalls {
 
 struct RecorderOptions {
   std::function<double()> now_us;  // microseconds, never decreasing; called by all ranks
+  std::optional<double> begin_us;  // the zero of recorded times; absent: now
   int64_t max_calls = 1 << 19;     // kept of all ranks together, in equal parts
 };
 

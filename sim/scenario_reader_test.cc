@@ -147,7 +147,11 @@ std::vector<Broken> BrokenNames() {
   return {
       Broken{"hidden: 8", "hiden: 8",
              ":5:3: error: unknown field \"hiden\" of Model, expected vocab, hidden, layer, norm, "
-             "norm_eps, init_std, head or weights_file; did you mean \"hidden\"?"},
+             "norm_eps, init_std, head, weights_file, add_bias_linear or max_position_embeddings; did "
+             "you mean \"hidden\"?"},
+      Broken{"hidden: 8", "hidden: 8 max_position_embeddings: 3",
+             ":5:13: error: max_position_embeddings: 3, expected at least one row for each of the "
+             "data's 8 tokens; take 8"},
       Broken{"{ self_attention", "{ self_atention",
              ":7:11: error: unknown field \"self_atention\" of Layer, expected self_attention, "
              "linear_attention or mlp; did you mean \"self_attention\"?"},

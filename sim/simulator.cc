@@ -262,7 +262,7 @@ SimResult SimulateHere(const Scenario& scenario, std::span<const Edit> edits, co
   const std::vector<int> recorded = RecordedSteps(scenario);
   std::unique_ptr<CallRecorder> recorder;
   if (options.now_us)
-    recorder = std::make_unique<CallRecorder>(world_size, RecorderOptions{options.now_us});
+    recorder = std::make_unique<CallRecorder>(world_size, RecorderOptions{options.now_us, options.calls_begin_us});
   const bool own_processes = (*transport)->processes != nullptr;
   result.status =
       (*transport)
@@ -279,8 +279,7 @@ SimResult SimulateHere(const Scenario& scenario, std::span<const Edit> edits, co
                   if (options.keep_tapes) result.tapes[rank] = run.kept();
                   return status;
                 });
-  // Of a transport with a process per rank only this process's calls are here. The others' would join
-  // them at process 0, by Transport::processes' SendToRoot, each in the place of its rank.
+  // Of a transport with a process per rank only this process's calls are here (sim/remote/).
   if (recorder) result.calls = recorder->Take();
   return result;
 }

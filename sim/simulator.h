@@ -33,6 +33,7 @@ struct SimOptions {
   // If set, the ranks' calls are recorded, with times by this clock: microseconds, never
   // decreasing, called by all ranks. No other result depends on it.
   std::function<double()> now_us;
+  std::optional<double> calls_begin_us;  // the zero of these times; absent: when the ranks begin
 };
 
 // One rank's tape with what it points into.

@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> RecordingCommunicator::Split(int c
 CallRecorder::CallRecorder(int world_size, RecorderOptions options)
     : ranks_(world_size),
       now_us_(std::move(options.now_us)),
-      begin_us_(now_us_()),
+      begin_us_(options.begin_us ? *options.begin_us : now_us_()),
       max_calls_per_rank_(std::max<int64_t>(options.max_calls / world_size, 1)) {
   for (int rank = 0; rank < world_size; ++rank) ranks_[rank].rank = rank;
 }

@@ -292,6 +292,7 @@ absl::StatusOr<std::string> EncodeJob(const SimulationJob& job) {
   message.set_scenario(job.scenario);
   message.set_world_size(job.world_size);
   message.set_native_sums(job.native_sums);
+  message.set_record_calls(job.record_calls);
   message.set_start_digest(job.start_digest);
   if (job.exit_status) message.set_exit_status(*job.exit_status);
   for (const Edit& edit : job.edits) {
@@ -308,6 +309,7 @@ absl::StatusOr<SimulationJob> DecodeJob(const std::string& bytes) {
                     .world_size = message.world_size(),
                     .edits = {},
                     .native_sums = message.native_sums(),
+                    .record_calls = message.record_calls(),
                     .start_digest = message.start_digest(),
                     .exit_status = {}};
   if (message.has_exit_status()) job.exit_status = message.exit_status();

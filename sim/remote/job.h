@@ -17,6 +17,7 @@ struct SimulationJob {
   int world_size = 1;
   std::vector<Edit> edits;
   bool native_sums = false;
+  bool record_calls = false;
   std::string start_digest;
   std::optional<int> exit_status;  // the last job: nothing to simulate
 };

@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/digest.h"
 #include "base/status.h"
+#include "sim/remote/calls_codec.h"
 #include "sim/remote/job.h"
 #include "sim/remote/record_codec.h"
 
@@ -175,6 +176,7 @@ SimResult SimulateOverProcesses(const Scenario& scenario, std::span<const Edit> 
                  .world_size = scenario.mesh.world_size(),
                  .edits = {edits.begin(), edits.end()},
                  .native_sums = options.native_sums,
+                 .record_calls = options.now_us != nullptr,
                  .start_digest = DigestOf(start),
                  .exit_status = {}});
   result.status = job.status();
@@ -182,10 +184,14 @@ SimResult SimulateOverProcesses(const Scenario& scenario, std::span<const Edit> 
   std::string message = *job;
   result.status = remote.group->Broadcast(message);
   if (!result.status.ok()) return result;
-  result = SimulateHere(scenario, edits, start, options);
+  SimOptions here = options;
+  if (here.now_us) here.calls_begin_us = here.now_us();
+  result = SimulateHere(scenario, edits, start, here);
+  if (here.now_us) result.calls.resize(result.record.ranks.size());
   for (size_t rank = 1; rank < result.record.ranks.size(); ++rank) {
     const auto receive = [&] { return remote.group->ReceiveFrom(static_cast<int>(rank)); };
-    const absl::Status received = ReceiveRecords(receive, result.record.ranks[rank]);
+    absl::Status received = ReceiveRecords(receive, result.record.ranks[rank]);
+    if (received.ok() && here.now_us) received = ReceiveCalls(receive, result.calls[rank]);
     if (received.ok()) continue;
     if (result.status.ok()) result.status = received;
     break;
@@ -206,12 +212,18 @@ absl::StatusOr<int> ServeSimulations(const RemoteScenarios& remote, const SimOpt
     SUMONCE_RETURN_IF_ERROR(group.Broadcast(message));
     SUMONCE_ASSIGN_OR_RETURN(const SimulationJob job, DecodeJob(message));
     if (job.exit_status) return *job.exit_status;
-    SimResult result = DoJob(remote, job, options);
+    // All have the job at about the same moment: the zero of their clocks.
+    SimOptions here = options;
+    if (!job.record_calls) here.now_us = nullptr;
+    if (here.now_us) here.calls_begin_us = here.now_us();
+    SimResult result = DoJob(remote, job, here);
     if (group.rank() >= job.world_size) continue;
+    const auto send = [&](const std::string& part) { return group.SendToRoot(part); };
     result.record.ranks.resize(job.world_size);
-    SUMONCE_RETURN_IF_ERROR(
-        SendRecords(result.record.ranks[group.rank()],
-                    [&](const std::string& part) { return group.SendToRoot(part); }));
+    SUMONCE_RETURN_IF_ERROR(SendRecords(result.record.ranks[group.rank()], send));
+    if (!job.record_calls) continue;
+    result.calls.resize(job.world_size);
+    SUMONCE_RETURN_IF_ERROR(SendCalls(result.calls[group.rank()], send));
   }
 }
 

@@ -50,6 +50,15 @@ check_digests "$work_dir/all.json" 40
 report founding 4 "$source_dir/scenarios/lora/row_flag_missing.textproto" "$source_dir/scenarios/gdn/gamma_flagged.textproto"
 check_digests "$work_dir/founding.json" 2
 
+# Every process's calls come to process 0, and are in one trace with the calls of a run in one process.
+traced=$source_dir/scenarios/lora/row_flag_missing.textproto
+"$mpiexec" --oversubscribe -np 4 "$sumonce" run "$traced" --comm mpi --format "trace:$work_dir/mpi.trace" >"$work_dir/traced.out" 2>&1 ||
+  wrong "trace: status $?"
+"$sumonce" run "$traced" --format "trace:$work_dir/in_process.trace" >>"$work_dir/traced.out" 2>&1
+calls() { grep -o '"ph":"X".*' "$1" | grep -oE '"name":"[^"]*"|"pid":[0-9]+' | sort | uniq -c; }
+[[ -n $(calls "$work_dir/mpi.trace") ]] || wrong "trace: no calls"
+diff <(calls "$work_dir/in_process.trace") <(calls "$work_dir/mpi.trace") || wrong "trace: other calls than in one process"
+
 # A rank that gets SIGKILL takes the run with it, by name.
 "$mpiexec" --oversubscribe -np 4 "$sumonce" run "$source_dir/scenarios/transport/killed_rank.textproto" --comm mpi \
   --color never >"$work_dir/killed.out" 2>&1

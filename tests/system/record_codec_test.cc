@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "gtest/gtest.h"
+#include "sim/remote/calls_codec.h"
 #include "sim/simulator.h"
 #include "tests/system/shipped.h"
 
@@ -118,6 +119,84 @@ TEST(RecordCodec, WhatDoesNotHoldWhatItSaysIsRefused) {
   EXPECT_EQ(Received({sound[1]}, records).code(), absl::StatusCode::kInternal) << "no step yet";
   EXPECT_EQ(Received({"\x09"}, records).code(), absl::StatusCode::kInternal);
   EXPECT_EQ(Received({sound[0]}, records).code(), absl::StatusCode::kUnavailable);
+}
+
+// Some thousands a message, so that one more needs a second.
+RankCalls ManyCalls() {
+  RankCalls calls = {.rank = 3, .dropped = 7};
+  calls.groups = {{.id = "world", .name = "world", .world_ranks = {0, 1, 2, 3}},
+                  {.id = "world/0.2", .name = "tp", .world_ranks = {2, 3}}};
+  for (int i = 0; i < 4097; ++i) {
+    calls.calls.push_back({.group = i % 2,
+                           .kind = CallKind::kBroadcast,
+                           .label = "call " + std::to_string(i),
+                           .count = i,
+                           .bytes = 4 * i,
+                           .dtype = DType::kFloat32,
+                           .op = ReduceOp::kMax,
+                           .root = 1,
+                           .ordinal = i,
+                           .start_us = 0.5 * i,
+                           .end_us = 0.75 * i,
+                           .started = 2 * i,
+                           .ended = 2 * i + 1});
+  }
+  calls.calls.back().status = absl::CancelledError("given up");
+  return calls;
+}
+
+std::vector<std::string> SentCalls(const RankCalls& calls) {
+  std::vector<std::string> messages;
+  EXPECT_EQ(SendCalls(calls,
+                      [&](const std::string& message) {
+                        messages.push_back(message);
+                        return absl::OkStatus();
+                      }),
+            absl::OkStatus());
+  return messages;
+}
+
+absl::Status ReceivedCalls(const std::vector<std::string>& messages, RankCalls& calls) {
+  size_t next = 0;
+  return ReceiveCalls(
+      [&]() -> absl::StatusOr<std::string> {
+        if (next == messages.size()) return absl::UnavailableError("nothing comes");
+        return messages[next++];
+      },
+      calls);
+}
+
+TEST(CallsCodec, EveryFieldArrives) {
+  const RankCalls calls = ManyCalls();
+  const std::vector<std::string> messages = SentCalls(calls);
+  EXPECT_EQ(messages.size(), 3u);
+  RankCalls back;
+  ASSERT_EQ(ReceivedCalls(messages, back), absl::OkStatus());
+  EXPECT_EQ(back.rank, 3);
+  EXPECT_EQ(back.dropped, 7);
+  ASSERT_EQ(back.groups.size(), 2u);
+  EXPECT_EQ(back.groups[1].id, "world/0.2");
+  EXPECT_EQ(back.groups[1].name, "tp");
+  EXPECT_EQ(back.groups[1].world_ranks, (std::vector<int>{2, 3}));
+  ASSERT_EQ(back.calls.size(), calls.calls.size());
+  EXPECT_EQ(SentCalls(back), messages);
+  EXPECT_EQ(back.calls.back().label, "call 4096");
+  EXPECT_EQ(back.calls.back().end_us, 0.75 * 4096);
+  EXPECT_EQ(back.calls.back().status, absl::CancelledError("given up"));
+}
+
+TEST(CallsCodec, WhatDoesNotHoldWhatItSaysIsRefused) {
+  const std::vector<std::string> sound = SentCalls(ManyCalls());
+  const auto code_of = [&](std::vector<std::string> messages) {
+    RankCalls calls;
+    return ReceivedCalls(messages, calls).code();
+  };
+  for (size_t size = 0; size < sound[0].size(); ++size) {
+    EXPECT_EQ(code_of({sound[0].substr(0, size), sound[1], sound[2]}), absl::StatusCode::kInternal);
+  }
+  EXPECT_EQ(code_of({sound[0], sound[1], sound[2].substr(0, 20)}), absl::StatusCode::kInternal);
+  EXPECT_EQ(code_of({sound[0], sound[1], sound[1]}), absl::StatusCode::kInternal) << "too many";
+  EXPECT_EQ(code_of({sound[0], sound[1]}), absl::StatusCode::kUnavailable);
 }
 
 }  // namespace
