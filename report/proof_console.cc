@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "report/console_text.h"
 #include "report/describe.h"
+#include "report/finding_groups.h"
 #include "report/formats.h"
 #include "report/text_table.h"
 
@@ -66,6 +67,7 @@ class ProofConsoleReporter : public Reporter {
     out_ << FailureLines(result);
     WriteTable(result);
     WriteRefusals(result);
+    WriteCures(result);
     if (result.params_right > 0)
       out_ << "  " << result.params_right
            << (result.params_right == 1 ? " parameter" : " parameters")
@@ -98,6 +100,15 @@ class ProofConsoleReporter : public Reporter {
     }
     for (const auto& [text, count] : refusals)
       out_ << "  " << text << (count > 1 ? absl::StrCat(" (", count, " parameters)") : "") << '\n';
+  }
+
+  void WriteCures(const ScenarioResult& result) {
+    for (const FindingGroup& group : GroupFindings(result.findings)) {
+      if (group.cures.empty()) continue;
+      out_ << "  cure: " << group.cures.front();
+      if (group.cures.size() > 1) out_ << ", and " << group.cures.size() - 1 << " more like it";
+      out_ << " (" << TrialText(*group.first->cure) << ")\n";
+    }
   }
 
   std::ostream& out_;
