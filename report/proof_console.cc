@@ -16,6 +16,8 @@
 namespace sumonce {
 namespace {
 
+constexpr size_t kMaxParamsBelow = 8;
+
 using Row = std::vector<std::string>;
 
 std::string AxisText(std::optional<Axis> axis) { return axis ? std::string(Name(*axis)) : ""; }
@@ -93,13 +95,19 @@ class ProofConsoleReporter : public Reporter {
   // Where and why the proof makes no statement: too long for a cell, and often the same for many
   // parameters.
   void WriteRefusals(const ScenarioResult& result) {
-    std::map<std::string, int> refusals;
+    std::map<std::string, std::vector<std::string>> refusals;
     for (const Finding& finding : result.findings) {
       if (finding.proof && finding.proof->outcome == Outcome::kNoStatement)
-        ++refusals[ProofText(*finding.proof)];
+        refusals[ProofText(*finding.proof)].push_back(finding.verdict.param);
     }
-    for (const auto& [text, count] : refusals)
-      out_ << "  " << text << (count > 1 ? absl::StrCat(" (", count, " parameters)") : "") << '\n';
+    for (const auto& [text, params] : refusals) {
+      out_ << "  " << text;
+      if (params.size() > 1) {
+        out_ << " (" << params.size()
+             << " parameters)\n    below it: " << ListText(params, kMaxParamsBelow);
+      }
+      out_ << '\n';
+    }
   }
 
   void WriteCures(const ScenarioResult& result) {

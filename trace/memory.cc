@@ -124,7 +124,10 @@ Value Memory::Read(const TensorRef& ref) {
   if (Varies(ref)) return ReadOwnSlice(ref);
   const int storage = traces_.StorageOf(ref);
   if (!Known(storage)) return LostValue(kUnknownOrigin, op_);
-  if (!one_type_[storage]) return LostValue(kOtherType, op_);
+  if (!one_type_[storage]) {
+    const Value& last = logs_[storage].back().value;
+    return last.lost() ? last : LostValue(kOtherType, op_);
+  }
   Cached& cached = cache_[ref.id];
   if (cached.version == Version(storage) && cached.twin == ref.twin) return cached.value;
   cached.value = ReadAt(PlaceOf(ref));

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "trace/conditions.h"
 #include "trace/cures.h"
+#include "trace/whole_numbers.h"
 #include "verify/judge.h"
 
 namespace sumonce::trace {
@@ -17,6 +18,15 @@ Proof Unproved(const std::string& param, const std::string& reason) {
   return proof;
 }
 
+// Whether the operation adds to the parameter's own gradient.
+bool Accumulates(const Prover& prover, const TracedGradient& gradient, int op) {
+  const Program& base = prover.traces().base();
+  const auto& writes = base.ops[op].writes;
+  return writes.size() == 1 &&
+         base.tensor(writes[0]).storage == base.tensor(gradient.ref.id).storage &&
+         base.tensor(writes[0]).geometry == base.tensor(gradient.ref.id).geometry;
+}
+
 Proof Refused(const Prover& prover, const TracedGradient& gradient, const Value& lost) {
   Proof proof = Unproved(gradient.param, lost.state.lost.reason);
   const auto refusal = prover.refusals().find(lost.state.lost.operation);
@@ -25,7 +35,14 @@ Proof Refused(const Prover& prover, const TracedGradient& gradient, const Value&
   proof.reason = refusal->second.reason;
   if (!refusal->second.operands.empty())
     absl::StrAppend(&proof.reason, " (", refusal->second.operands, ")");
-  if (refusal->second.mixed_use) proof.mechanism = Mechanism::kMixedUse;
+  if (!refusal->second.mixed_use) return proof;
+  proof.mechanism = Mechanism::kMixedUse;
+  // Two uses of the parameter itself that no action can both serve: known to be wrong.
+  if (Accumulates(prover, gradient, refusal->first)) {
+    proof.outcome = Outcome::kWrong;
+    proof.coefficient = "none: per rank";
+    proof.axis = Axis::kTp;
+  }
   return proof;
 }
 
@@ -138,6 +155,7 @@ TraceProof ProveTraces(const TraceSet& set, const DeclarationTable& table) {
   if (const std::string missing = Missing(set); !missing.empty()) return refuse(missing);
   const auto traces = Alignment::Of(set);
   if (!traces.ok()) return refuse(std::string(traces.status().message()));
+  if (const std::string alone = NumberOfWholeAlone(*traces); !alone.empty()) return refuse(alone);
   Prover prover(*traces, table);
   prover.Run();
   for (const ParamInfo& param : set.base().params) {

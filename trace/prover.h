@@ -45,6 +45,7 @@ class Prover {
   // hold `operands`. The values of its first `results` results.
   std::vector<Value> RunOne(std::span<const Value> operands, int results);
 
+  const Alignment& traces() const { return traces_; }
   const std::vector<TracedGradient>& gradients() const { return gradients_; }
   const std::map<int, Refusal>& refusals() const { return refusals_; }  // by operation
   Sections& sections() { return sections_; }

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <map>
 
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "trace/declaration.h"
 
 namespace sumonce::trace {
@@ -24,11 +26,6 @@ double Rounded(double number) {
   return std::ldexp(std::round(std::ldexp(mantissa, 40)), exponent - 40);
 }
 
-struct Use {
-  double number;
-  int op;
-};
-
 template <typename Take>
 void ForEachNumber(const Operation& operation, const Take& take) {
   if (!IsArithmetic(BaseName(operation.name))) return;
@@ -40,34 +37,69 @@ void ForEachNumber(const Operation& operation, const Take& take) {
   }
 }
 
-}  // namespace
+// By operation's name and number: the operations.
+using Uses = std::map<std::pair<std::string_view, double>, std::vector<int>>;
 
-std::set<int> NumbersBeyondWhole(const Alignment& traces) {
-  std::set<int> beyond;
-  if (!traces.set().whole) return beyond;
-  std::map<double, int> counts;  // of the unsharded program, less those met
-  for (const Operation& operation : traces.set().whole->ops) {
-    ForEachNumber(operation, [&](double number, int) { ++counts[Rounded(number)]; });
+// Zero and one are no factors, and a number of each rank is looked at where it is used.
+Uses UsesOf(const Program& program) {
+  Uses uses;
+  for (int op = 0; op < static_cast<int>(program.ops.size()); ++op) {
+    ForEachNumber(program.ops[op], [&](double number, int) {
+      if (number != 0 && number != 1)
+        uses[{BaseName(program.ops[op].name), Rounded(number)}].push_back(op);
+    });
   }
-  std::map<double, std::vector<int>> uses;
+  return uses;
+}
+
+// Each divided by the power of n that it goes with.
+Uses UsesOf(const Alignment& traces) {
+  Uses uses;
   for (int op = 0; op < static_cast<int>(traces.base().ops.size()); ++op) {
     ForEachNumber(traces.base().ops[op], [&](double number, int position) {
       int power = 0;
       if (position >= 0) {
         const NumberRef ref = traces.Number(op, position);
-        if (!ref.of_ranks.empty()) return;  // looked at where it is used
+        if (!ref.of_ranks.empty()) return;
         power = PowerOf(ref).value_or(0);
       }
       const double whole = Rounded(number / std::pow(traces.size(), power));
-      if (whole != 0 && whole != 1) uses[whole].push_back(op);
+      if (whole != 0 && whole != 1)
+        uses[{BaseName(traces.base().ops[op].name), whole}].push_back(op);
     });
   }
-  for (const auto& [number, ops] : uses) {
-    const auto known = counts.find(number);
-    const int count = known == counts.end() ? 0 : known->second;
-    if (count < static_cast<int>(ops.size())) beyond.insert(ops.begin(), ops.end());
+  return uses;
+}
+
+size_t CountOf(const Uses& uses, const Uses::key_type& key) {
+  const auto found = uses.find(key);
+  return found == uses.end() ? 0 : found->second.size();
+}
+
+}  // namespace
+
+std::set<int> NumbersBeyondWhole(const Alignment& traces) {
+  std::set<int> beyond;
+  if (!traces.set().whole) return beyond;
+  const Uses whole = UsesOf(*traces.set().whole);
+  for (const auto& [key, ops] : UsesOf(traces)) {
+    if (CountOf(whole, key) < ops.size()) beyond.insert(ops.begin(), ops.end());
   }
   return beyond;
+}
+
+std::string NumberOfWholeAlone(const Alignment& traces) {
+  if (!traces.set().whole) return "";
+  const Program& whole = *traces.set().whole;
+  const Uses sharded = UsesOf(traces);
+  for (const auto& [key, ops] : UsesOf(whole)) {
+    const size_t count = CountOf(sharded, key);
+    if (count >= ops.size()) continue;
+    return absl::StrCat("the unsharded program has the number ", key.second, " ", ops.size(),
+                        " times, first at ", OperationName(whole, ops.front()),
+                        ", the sharded one ", count, " times");
+  }
+  return "";
 }
 
 }  // namespace sumonce::trace

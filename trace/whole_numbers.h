@@ -4,14 +4,19 @@
 #pragma once
 
 #include <set>
+#include <string>
 
 #include "trace/align.h"
 
 namespace sumonce::trace {
 
 // Operations of the traces with a number that the unsharded program does not have as often: the
-// numbers that enter arithmetic, compared as multisets, each divided by the power of n that it goes
-// with. Empty without an unsharded trace.
+// numbers that enter arithmetic, by the name of the operation and compared as multisets, each
+// divided by the power of n that it goes with. Empty without an unsharded trace.
 std::set<int> NumbersBeyondWhole(const Alignment& traces);
+
+// A number that the unsharded program has more often than these, with its operation there: the
+// reference is another multiple than what is proved. Empty: there is none.
+std::string NumberOfWholeAlone(const Alignment& traces);
 
 }  // namespace sumonce::trace

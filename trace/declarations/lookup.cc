@@ -119,11 +119,9 @@ std::vector<LocalRule> Gather(const Call& call) {
     rule.refused = kFormUndeclared;
     return {rule};
   }
-  // An index may be shorter than x: then what it leaves out of a cut dimension is other ranks'.
-  for (int d = 0; d < rank; ++d) {
-    if (d != dim && call.shape(0)[d] != call.shape(2)[d]) rule.mixes |= SetOf(DimAt(d));
-  }
-  rule.mixes |= SetOf(DimAt(dim));
+  // An index may be shorter than x. Of a cut dimension a rank's own indices then name others'
+  // entries; shards of unlike blocks, which x and index are, do not meet (evaluate.cc).
+  rule.mixes = SetOf(DimAt(dim));
   rule.operands[1].labels[dim] = rank;
   rule.result[dim] = rank;
   return {rule};

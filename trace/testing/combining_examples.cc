@@ -332,7 +332,11 @@ void AddNorms(Examples& examples, int n) {
                                   Reduced(in[0], {0}, false, Sum)};
       });
   backward.fractions = true;
+  // The bias takes no part, not even with its extents.
   backward.fixed_equal = {false, false, false, false, false, true};
+  backward.compatible = [](const std::vector<Extents>& shapes) {
+    return Broadcastable({shapes.begin(), shapes.end() - 1});
+  };
   backward.only_n = n;
   examples["native_layer_norm_backward"].push_back(backward);
 }

@@ -40,12 +40,6 @@ Geometry Swapped(Geometry in, int a, int b) {
 // [a, b, c] as [a * b, c].
 Geometry Merged(const Geometry& in) { return Contiguous({in.shape[0] * in.shape[1], in.shape[2]}); }
 
-// Two halves of dimension 0 of what a rank holds: the reference's halves only of a whole one.
-std::vector<Geometry> Halves(const Geometry& in, int, int) {
-  const int64_t half = in.shape[0] / 2;
-  return {Part(in, 0, 0, half), Part(in, 0, half, half)};
-}
-
 void AddViews(Examples& examples) {
   const Extents shape = {12, 12, 2};
   for (const char* name : {"view", "_unsafe_view", "_reshape_alias"}) {
