@@ -1,11 +1,11 @@
 # The three ways a folder enters the build.
 
-# sumonce_library(<folder> [DEPS ...] [SUBDIRS ...] [SOURCES ...] [TEST_DEPS ...])
+# sumonce_library(<folder> [DEPS ...] [SUBDIRS ...] [SOURCES ...] [TEST_DEPS ...] [TEST_PARTS <count>])
 # Every .cc of the folder but tests and benches becomes sumonce_<folder> (without any: headers only). SUBDIRS names
 # sub-folders whose .cc belong to it, SOURCES adds generated ones. The tests beside the code (<file>_test.cc) become
-# one GoogleTest program, sumonce_<folder>_test.
+# one GoogleTest program, sumonce_<folder>_test, in TEST_PARTS ctest entries if given.
 function(sumonce_library name)
-  cmake_parse_arguments(arg "" "" "DEPS;SUBDIRS;TEST_DEPS;SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "" "TEST_PARTS" "DEPS;SUBDIRS;TEST_DEPS;SOURCES" ${ARGN})
   set(patterns *.cc)
   foreach(subdir ${arg_SUBDIRS})
     list(APPEND patterns ${subdir}/*.cc)
@@ -24,7 +24,7 @@ function(sumonce_library name)
   endif()
   add_library(sumonce::${name} ALIAS sumonce_${name})
   if(SUMONCE_BUILD_TESTS AND tests)
-    sumonce_test(sumonce_${name}_test SOURCES ${tests} DEPS sumonce_${name} ${arg_TEST_DEPS})
+    sumonce_test(sumonce_${name}_test SOURCES ${tests} DEPS sumonce_${name} ${arg_TEST_DEPS} PARTS ${arg_TEST_PARTS})
   endif()
 endfunction()
 
