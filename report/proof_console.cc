@@ -97,7 +97,8 @@ class ProofConsoleReporter : public Reporter {
   void WriteRefusals(const ScenarioResult& result) {
     std::map<std::string, std::vector<std::string>> refusals;
     for (const Finding& finding : result.findings) {
-      if (finding.proof && finding.proof->outcome == Outcome::kNoStatement)
+      if (!finding.proof || finding.proof->outcome != Outcome::kNoStatement) continue;
+      if (!finding.proof->operation.empty() || !finding.proof->reason.empty())
         refusals[ProofText(*finding.proof)].push_back(finding.verdict.param);
     }
     for (const auto& [text, params] : refusals) {

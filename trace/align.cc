@@ -58,10 +58,13 @@ absl::Status Alignment::AlignNamed() {
   std::vector<NamedIds> ids_of;
   for (const Program* other : others) {
     ids_of.push_back(IdsByName(*other));
-    if (ids_of.back().size() == ids.size()) continue;
-    return absl::FailedPreconditionError(absl::StrCat(other->place, ": ", ids_of.back().size(),
-                                                      " named tensors, ", base().place, " has ",
-                                                      ids.size()));
+    for (const TensorInfo& tensor : other->tensors) {
+      if (tensor.kind == TensorKind::kPlain || ids.contains(NameKey(tensor.kind, tensor.name)))
+        continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat(base().place, ": has no tensor named ", ToAbsl(tensor.name), ", which ",
+                       other->place, " has; trace the same job at both sizes"));
+    }
   }
   for (size_t id = 0; id < base().tensors.size(); ++id) {
     const TensorInfo& tensor = base().tensors[id];

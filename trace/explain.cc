@@ -10,32 +10,91 @@
 namespace sumonce::trace {
 namespace {
 
-// Each operation's results, and what it read last.
-struct History {
-  struct Step {
-    std::vector<int> operands;  // operations that made them
-    std::string state;
-  };
-  std::vector<Step> steps;  // by operation
+struct Link {
+  std::vector<int> operands;  // operations that made what this one reads
+  std::string state;          // of its first result
 };
 
-// Which operation last wrote to a storage.
+// Which operation last wrote to a tensor's memory.
 class Writers {
  public:
-  int Of(int storage) const {
-    const auto found = writers_.find(storage);
-    return found == writers_.end() ? -1 : found->second;
+  int Of(const TensorInfo& tensor) const {
+    const auto found = writes_.find(tensor.storage);
+    if (found == writes_.end()) return -1;
+    for (auto write = found->second.rbegin(); write != found->second.rend(); ++write) {
+      if (OverlapOf(tensor.geometry, write->first).overlap != Overlap::kNone) return write->second;
+    }
+    return -1;
   }
-  void Set(int storage, int op) { writers_[storage] = op; }
+  void Add(const TensorInfo& tensor, int op) {
+    writes_[tensor.storage].emplace_back(tensor.geometry, op);
+  }
 
  private:
-  absl::flat_hash_map<int, int> writers_;
+  absl::flat_hash_map<int, std::vector<std::pair<Geometry, int>>> writes_;
 };
 
 void CollectTensors(const Argument& argument, std::vector<int>& ids) {
   if (argument.kind == Argument::Kind::kTensor) ids.push_back(static_cast<int>(argument.integer));
   for (const Argument& item : argument.items) CollectTensors(item, ids);
 }
+
+// Where each operation's operands come from, and its state. Of what overlaps `own`, the parameter's
+// gradient, the gradient's.
+class Ancestry {
+ public:
+  Ancestry(const Program& base, Prover& prover, const TensorInfo& own, const TensorRef& own_ref)
+      : base_(base), prover_(prover), own_(own), own_ref_(own_ref), links_(base.ops.size()) {}
+
+  void Record(int op, const std::vector<Prover::Made>& made) {
+    Link& link = links_[op];
+    std::vector<int> ids;
+    for (const Argument& argument : base_.ops[op].args) CollectTensors(argument, ids);
+    for (const int id : ids) link.operands.push_back(writers_.Of(base_.tensor(id)));
+    for (const Prover::Made& one : made) {
+      const TensorInfo& tensor = base_.tensor(one.ref.id);
+      writers_.Add(tensor, op);
+      const bool own = tensor.storage == own_.storage &&
+                       OverlapOf(own_.geometry, tensor.geometry).overlap != Overlap::kNone;
+      if (own || link.state.empty())
+        link.state = prover_.Describe(own ? prover_.Read(own_ref_) : one.value);
+    }
+  }
+
+  // From the last write back along the operand that was made last: of each run of equal states the
+  // operation where it began, last first.
+  std::vector<std::string> Path() const {
+    std::vector<std::string> lines;
+    std::string state;
+    for (int op = writers_.Of(own_); op >= 0; op = Before(op)) {
+      if (links_[op].state.empty()) continue;
+      const std::string line = absl::StrCat(links_[op].state, "  ", OperationName(base_, op));
+      if (links_[op].state == state) {
+        lines.back() = line;
+      } else {
+        lines.push_back(line);
+      }
+      state = links_[op].state;
+    }
+    return lines;
+  }
+
+ private:
+  int Before(int op) const {
+    int before = -1;
+    for (const int operand : links_[op].operands) {
+      if (operand < op) before = std::max(before, operand);
+    }
+    return before;
+  }
+
+  const Program& base_;
+  Prover& prover_;
+  const TensorInfo& own_;
+  const TensorRef& own_ref_;
+  Writers writers_;
+  std::vector<Link> links_;  // by operation
+};
 
 }  // namespace
 
@@ -55,39 +114,19 @@ absl::StatusOr<std::vector<std::string>> ExplainTraces(const TraceSet& set,
     return absl::NotFoundError("--explain: the trace at twice the size is needed too");
   SUMONCE_ASSIGN_OR_RETURN(const Alignment traces, Alignment::Of(set));
   Prover prover(traces, Declarations());
-  const Program& base = traces.base();
-  History history;
-  Writers writers;
-  history.steps.resize(base.ops.size());
-  prover.observer = [&](int op, const std::vector<Prover::Made>& made) {
-    std::vector<int> ids;
-    for (const Argument& argument : base.ops[op].args) CollectTensors(argument, ids);
-    History::Step& step = history.steps[op];
-    for (const int id : ids) step.operands.push_back(writers.Of(base.tensor(id).storage));
-    for (const Prover::Made& one : made) {
-      if (step.state.empty()) step.state = prover.Describe(one.value);
-      writers.Set(base.tensor(one.ref.id).storage, op);
-    }
-  };
-  prover.Run();
-  for (const TracedGradient& gradient : prover.gradients()) {
-    if (gradient.param != param) continue;
-    std::vector<std::string> lines = {absl::StrCat(
-        "wanted ", prover.Describe(gradient.target), "; before the finalizer ",
-        prover.Describe(gradient.before), ", after ", prover.Describe(gradient.after))};
-    // From the last write back along the operand that was made last: the gradient's own path.
-    int op = writers.Of(base.tensor(gradient.ref.id).storage);
-    std::string state;
-    while (op >= 0) {
-      const History::Step& step = history.steps[op];
-      if (step.state != state && !step.state.empty())
-        lines.push_back(absl::StrCat(step.state, "  ", OperationName(base, op)));
-      state = step.state;
-      int next = -1;
-      for (const int operand : step.operands) {
-        if (operand < op) next = std::max(next, operand);
-      }
-      op = next;
+  for (const Alignment::Named& named : traces.named()) {
+    if (named.kind != TensorKind::kGrad || named.name != param) continue;
+    const Program& base = traces.base();
+    Ancestry ancestry(base, prover, base.tensor(named.ref.id), named.ref);
+    prover.observer = [&](int op, const auto& made) { ancestry.Record(op, made); };
+    prover.Run();
+    std::vector<std::string> lines = ancestry.Path();
+    for (const TracedGradient& gradient : prover.gradients()) {
+      if (gradient.param != param) continue;
+      lines.insert(lines.begin(),
+                   absl::StrCat("wanted ", prover.Describe(gradient.target),
+                                "; before the finalizer ", prover.Describe(gradient.before),
+                                ", after ", prover.Describe(gradient.after)));
     }
     return lines;
   }

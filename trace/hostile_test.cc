@@ -114,38 +114,55 @@ TEST_P(HostileProgram, IsRefusedByName) {
   EXPECT_THAT(proof.operation, HasSubstr("[layer]"));
 }
 
-std::vector<Hostility> Hostilities() {
-  const std::string more = kMore;
-  const auto made = [](const std::string& op, const std::string& args, const std::string& rest) {
-    return absl::StrCat(R"({"op":"aten.)", op, R"(","args":[)", args,
-                        R"(],"out":[6],"phase":"backward","module":"layer")", rest, "}");
-  };
-  const std::string add_made = OnGradient("add_.Tensor", R"(,{"t":6})");
+// Tensor 6, made by an operation.
+std::string Made(const std::string& op, const std::string& args) {
+  return absl::StrCat(R"({"op":"aten.)", op, R"(","args":[)", args,
+                      R"(],"out":[6],"phase":"backward","module":"layer"})");
+}
+
+// Numbers and memory.
+std::vector<Hostility> HostileValues() {
+  const std::string more = kMore, add_made = OnGradient("add_.Tensor", R"(,{"t":6})");
   return {
       {"number_of_the_rank", {{}, {OnGradient("mul_.Scalar", ",%r")}}, kRankNumber},
       {"number_only_when_sharded", {{}, {OnGradient("mul_.Scalar", ",%h")}}, kWholeNumber},
       {"nonlinear_in_terms", {{}, {OnGradient("pow_.Scalar", ",2")}}, "partial"},
       {"constant_added_to_terms", {{}, {OnGradient("add_.Tensor", ",1.5")}}, "partial"},
       {"undeclared", {{}, {OnGradient("bernoulli_", ",0.5")}}, kUndeclared},
-      {"full_of_a_part", {{more}, {made("full", "[8,8],%i", ""), add_made}}, kSizeNumber},
+      {"full_of_a_part", {{more}, {Made("full", "[8,8],%i"), add_made}}, kSizeNumber},
       {"alpha_of_a_part",
        {{more},
-        {made("clone", R"({"t":5})", ""),
+        {Made("clone", R"({"t":5})"),
          R"({"op":"aten.add_.Tensor","args":[{"t":5},{"t":6}],"kwargs":{"alpha":%i},"out":[5],)"
          R"("writes":[5],"phase":"backward","module":"layer"})"}},
        "a number"},
       {"memory_that_nobody_wrote",
-       {{more}, {made("empty.memory_format", "[8,8]", ""), add_made}},
+       {{more}, {Made("empty.memory_format", "[8,8]"), add_made}},
        kUninitialised},
-      {"complete_added_to_terms", {{more}, {made("arange", "64", ""), add_made}}, "mixed use"},
+      {"complete_added_to_terms", {{more}, {Made("arange", "64"), add_made}}, "mixed use"},
+      {"outside_tensor_of_the_rank",
+       {{R"({"tensor":6,"storage":4,"offset":0,"shape":[8],"strides":[1],"dtype":"float64","digest":"a%r"})"},
+        {add_made}},
+       kOutsideDiffers},
+      {"outside_tensor_of_the_size",
+       {{R"({"tensor":6,"storage":4,"offset":0,"shape":[8],"strides":[1],"dtype":"float64","digest":"a%n"})"},
+        {add_made}},
+       kOutsideDiffers},
+  };
+}
+
+// Shards, and bits.
+std::vector<Hostility> HostileShards() {
+  const std::string more = kMore, add_made = OnGradient("add_.Tensor", R"(,{"t":6})");
+  return {
       {"rolled_in_a_shard",
        {{kRows},
-        {made("roll", R"({"t":3},[1],[0])", ""),
+        {Made("roll", R"({"t":3},[1],[0])"),
          R"({"op":"aten.mm","args":[{"t":4},{"t":6}],"out":[5],"phase":"backward","module":"layer"})"}},
        "whole dimension that is cut"},
       {"first_row_of_a_shard",
        {{R"({"tensor":6,"storage":2,"offset":%o,"shape":[8],"strides":[1],"dtype":"float64"})"},
-        {made("select.int", R"({"t":3},0,0)", ""), add_made}},
+        {Made("select.int", R"({"t":3},0,0)"), add_made}},
        ""},
       {"item_of_a_shard",
        {{},
@@ -155,25 +172,25 @@ std::vector<Hostility> Hostilities() {
        kNumberRead},
       {"sorted_in_a_shard",
        {{kRows},
-        {made("sort", R"({"t":3},0)", ""),
+        {Made("sort", R"({"t":3},0)"),
          R"({"op":"aten.mm","args":[{"t":4},{"t":6}],"out":[5],"phase":"backward","module":"layer"})"}},
        "whole dimension that is cut"},
       {"clamped_at_a_part",
        {{kRows},
-        {made("clamp", R"({"t":3},%i)", ""),
+        {Made("clamp", R"({"t":3},%i)"),
          R"({"op":"aten.mm","args":[{"t":4},{"t":6}],"out":[5],"phase":"backward","module":"layer"})"}},
        kSizeNumber},
       {"count_of_a_local_extent",
        {{R"({"tensor":6,"storage":4,"offset":0,"shape":[%s],"strides":[1],"dtype":"float64"})",
          R"({"tensor":7,"storage":5,"offset":0,"shape":[8,%s],"strides":[%s,1],"dtype":"float64"})"},
-        {made("arange", "%s", ""),
+        {Made("arange", "%s"),
          R"({"op":"aten.mul.Tensor","args":[{"t":4},{"t":6}],"out":[7],"phase":"backward","module":"layer"})",
          R"({"op":"aten.mm","args":[{"t":7},{"t":3}],"out":[5],"phase":"backward","module":"layer"})"}},
        kSizeNumber},
       {"mean_of_local_rows",
        {{kLine,
          R"({"tensor":7,"storage":5,"offset":0,"shape":[8],"strides":[1],"dtype":"float64"})"},
-        {made("mean.dim", R"({"t":3},[0])", ""),
+        {Made("mean.dim", R"({"t":3},[0])"),
          R"({"op":"aten.rsqrt","args":[{"t":6}],"out":[7],"phase":"backward","module":"layer"})",
          OnGradient("add_.Tensor", R"(,{"t":7})")}},
        "partial"},
@@ -181,19 +198,11 @@ std::vector<Hostility> Hostilities() {
        {{R"({"tensor":7,"storage":2,"offset":%o,"shape":[2,8],"strides":[8,1],"dtype":"float64"})",
          kLine},
         {R"({"op":"aten.slice.Tensor","args":[{"t":3},0,0,2],"out":[7],"phase":"backward","module":"layer"})",
-         made("sum.dim_IntList", R"({"t":7},[0])", ""), add_made}},
+         Made("sum.dim_IntList", R"({"t":7},[0])"), add_made}},
        ""},
-      {"outside_tensor_of_the_rank",
-       {{R"({"tensor":6,"storage":4,"offset":0,"shape":[8],"strides":[1],"dtype":"float64","digest":"a%r"})"},
-        {add_made}},
-       kOutsideDiffers},
-      {"outside_tensor_of_the_size",
-       {{R"({"tensor":6,"storage":4,"offset":0,"shape":[8],"strides":[1],"dtype":"float64","digest":"a%n"})"},
-        {add_made}},
-       kOutsideDiffers},
       {"bits_as_another_type",
        {{R"({"tensor":6,"storage":3,"offset":0,"shape":[8,8],"strides":[8,1],"dtype":"int64"})"},
-        {made("view.dtype", R"({"t":5},{"s":"torch.int64"})", ""), add_made}},
+        {Made("view.dtype", R"({"t":5},{"s":"torch.int64"})"), add_made}},
        kOtherType},
       {"bits_as_another_type_in_place",
        {{}, {OnGradient("view.dtype", R"(,{"s":"torch.int64"})")}},
@@ -201,7 +210,9 @@ std::vector<Hostility> Hostilities() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Trace, HostileProgram, ::testing::ValuesIn(Hostilities()),
+INSTANTIATE_TEST_SUITE_P(Values, HostileProgram, ::testing::ValuesIn(HostileValues()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Shards, HostileProgram, ::testing::ValuesIn(HostileShards()),
                          [](const auto& info) { return info.param.name; });
 
 // A factor that only the unsharded program has is no operation of the sharded one.

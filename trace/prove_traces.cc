@@ -190,6 +190,7 @@ ScenarioResult JudgeTraces(const TraceSet& set, const std::string& dir) {
     finding.verdict.param = param;
     TakeOver(statement, finding.verdict);
     if (!statement.reason.empty()) finding.verdict.evidence.push_back(statement.reason);
+    if (!proof.refused.empty()) finding.proof->reason = "";  // the result's own failure tells it
     if (const auto cure = proof.cures.find(param); cure != proof.cures.end())
       finding.cure = cure->second;
     result.findings.push_back(std::move(finding));

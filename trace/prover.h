@@ -67,6 +67,8 @@ class Prover {
   // "E", "S(0)", ...
   std::string Describe(const Value& value) const { return trace::Describe(value, mesh_); }
   const Mesh& mesh() const { return mesh_; }
+  // What a tensor holds now: for an observer.
+  Value Read(const TensorRef& ref) { return memory_.Read(ref); }
 
  private:
   void Begin();

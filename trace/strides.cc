@@ -15,10 +15,13 @@ int64_t End(const Geometry& geometry) {
   return last + 1;
 }
 
+// Of two tensors of few dimensions: no allocation where every read and write comes by.
+using DigitList = absl::InlinedVector<int64_t, 12>;
+
 // The strides of both that separate elements, each once, descending, and 1: the digits of an
 // address.
-std::vector<int64_t> Digits(const Geometry& a, const Geometry& b) {
-  std::vector<int64_t> digits = {1};
+DigitList Digits(const Geometry& a, const Geometry& b) {
+  DigitList digits = {1};
   for (const Geometry* geometry : {&a, &b}) {
     for (size_t d = 0; d < geometry->shape.size(); ++d) {
       if (geometry->shape[d] > 1 && geometry->strides[d] > 0)
@@ -33,11 +36,11 @@ std::vector<int64_t> Digits(const Geometry& a, const Geometry& b) {
 struct Range {
   int64_t begin = 0, count = 1;
 };
+using Box = absl::InlinedVector<Range, 12>;
 
 // The tensor as a box in the digits: a range in each. Nothing: it is none.
-std::optional<std::vector<Range>> BoxOf(const Geometry& geometry,
-                                        const std::vector<int64_t>& digits) {
-  std::vector<Range> box(digits.size());
+std::optional<Box> BoxOf(const Geometry& geometry, const DigitList& digits) {
+  Box box(digits.size());
   int64_t rest = geometry.offset;
   for (size_t q = 0; q < digits.size(); ++q) {
     box[q].begin = rest / digits[q];
@@ -84,7 +87,7 @@ OverlapResult OverlapOf(const Geometry& part, const Geometry& whole) {
   if (End(part) <= whole.offset || End(whole) <= part.offset) return {};
   if (Dense(whole) && whole.offset <= part.offset && End(part) <= End(whole))
     return {Overlap::kInside, count};
-  const std::vector<int64_t> digits = Digits(part, whole);
+  const DigitList digits = Digits(part, whole);
   for (size_t q = 1; q < digits.size(); ++q) {
     if (digits[q - 1] % digits[q] != 0) return {Overlap::kUnknown, 0};
   }

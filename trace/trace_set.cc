@@ -45,6 +45,10 @@ using Files = std::map<std::pair<int, int>, std::string>;  // size and rank -> p
 absl::StatusOr<Files> FindFiles(const std::string& dir) {
   std::error_code error;
   Files files;
+  if (fs::is_regular_file(dir, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(dir, ": error: is a file; a proof needs the folder of all four traces"));
+  }
   for (fs::directory_iterator at(dir, error), end; !error && at != end; at.increment(error)) {
     const auto name = ParseName(at->path().filename().string());
     if (!name) continue;
