@@ -10,6 +10,7 @@
 #include "cli/flags.h"
 #include "cli/process_run.h"
 #include "cli/report_loop.h"
+#include "cli/save_trace.h"
 #include "cli/selection.h"
 #include "cli/transport_flags.h"
 #include "cli/verb.h"
@@ -27,6 +28,7 @@ struct RunFlags {
   TransportFlags transport;
   RunnerOptions runner;
   CostFlags cost;
+  std::string save_trace;   // a folder; empty: no traces
   uint64_t timeout_s = 60;  // of transports whose ranks are processes
 };
 
@@ -116,6 +118,7 @@ int Run(const RunFlags& flags, Context& context) {
   Selection selection = Select(flags.selection);
   const auto report = [&] {
     CheckExports(options, selection);
+    if (!flags.save_trace.empty()) SaveTraces(flags.save_trace, selection, context.io.err);
     return ReportAll(selection, {.output = flags.output, .judge = judge}, context);
   };
   if (!available.ok() || !transport.processes) return report();
@@ -133,6 +136,13 @@ int Run(const RunFlags& flags, Context& context) {
 void AddExport(CLI::App& app, RunnerOptions& options) {
   app.add_option("--export-dir", options.export_dir,
                  "Keep the adapters that scenarios export below this directory")
+      ->type_name("DIR");
+}
+
+void AddSaveTrace(CLI::App& app, RunFlags& flags) {
+  app.add_option("--save-trace", flags.save_trace,
+                 "Also write each scenario's step, at tp 1, 2 and 4, as traces below this "
+                 "directory, for prove --trace")
       ->type_name("DIR");
 }
 
@@ -158,6 +168,7 @@ VerbAction DeclareRun(CLI::App& app) {
   AddSeed(app, flags->selection);
   AddTransport(app, flags->transport);
   AddExport(app, flags->runner);
+  AddSaveTrace(app, *flags);
   AddProcesses(app, *flags);
   AddCost(app, flags->cost);
   AddOutput(app, flags->output);

@@ -15,6 +15,7 @@ sumonce_require(CLI11 libcli11-dev CONFIG)
 sumonce_require(nlohmann_json nlohmann-json3-dev CONFIG)
 sumonce_require(pugixml libpugixml-dev CONFIG)
 sumonce_require(boost_context libboost-context-dev CONFIG)
+sumonce_require(ZLIB zlib1g-dev)
 
 find_path(SUMONCE_RANDOM123_INCLUDE Random123/philox.h)
 find_path(SUMONCE_SLEEF_INCLUDE sleef.h)

@@ -9,11 +9,14 @@
 #include "base/status.h"
 #include "report/console_text.h"
 #include "report/describe.h"
+#include "report/finding_groups.h"
 #include "report/formats.h"
 #include "report/text_table.h"
 
 namespace sumonce {
 namespace {
+
+constexpr size_t kMaxParamsBelow = 8;
 
 using Row = std::vector<std::string>;
 
@@ -66,6 +69,7 @@ class ProofConsoleReporter : public Reporter {
     out_ << FailureLines(result);
     WriteTable(result);
     WriteRefusals(result);
+    WriteCures(result);
     if (result.params_right > 0)
       out_ << "  " << result.params_right
            << (result.params_right == 1 ? " parameter" : " parameters")
@@ -91,13 +95,29 @@ class ProofConsoleReporter : public Reporter {
   // Where and why the proof makes no statement: too long for a cell, and often the same for many
   // parameters.
   void WriteRefusals(const ScenarioResult& result) {
-    std::map<std::string, int> refusals;
+    std::map<std::string, std::vector<std::string>> refusals;
     for (const Finding& finding : result.findings) {
-      if (finding.proof && finding.proof->outcome == Outcome::kNoStatement)
-        ++refusals[ProofText(*finding.proof)];
+      if (!finding.proof || finding.proof->outcome != Outcome::kNoStatement) continue;
+      if (!finding.proof->operation.empty() || !finding.proof->reason.empty())
+        refusals[ProofText(*finding.proof)].push_back(finding.verdict.param);
     }
-    for (const auto& [text, count] : refusals)
-      out_ << "  " << text << (count > 1 ? absl::StrCat(" (", count, " parameters)") : "") << '\n';
+    for (const auto& [text, params] : refusals) {
+      out_ << "  " << text;
+      if (params.size() > 1) {
+        out_ << " (" << params.size()
+             << " parameters)\n    below it: " << ListText(params, kMaxParamsBelow);
+      }
+      out_ << '\n';
+    }
+  }
+
+  void WriteCures(const ScenarioResult& result) {
+    for (const FindingGroup& group : GroupFindings(result.findings)) {
+      if (group.cures.empty()) continue;
+      out_ << "  cure: " << group.cures.front();
+      if (group.cures.size() > 1) out_ << ", and " << group.cures.size() - 1 << " more like it";
+      out_ << " (" << TrialText(*group.first->cure) << ")\n";
+    }
   }
 
   std::ostream& out_;

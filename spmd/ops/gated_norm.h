@@ -24,6 +24,7 @@ class GatedNormOperation final : public Operation {
   void Forward(std::span<const Tensor> in, Tensor& out) const override;
   void Backward(std::span<const Tensor> in, const Tensor& out, const Tensor& grad_out,
                 std::span<Tensor> grad_in) const override;
+  const GatedNormOptions& options() const { return options_; }
 
  private:
   double InverseRoot(const double* o, int64_t width) const;

@@ -22,6 +22,7 @@ class L2NormOperation final : public Operation {
   void Forward(std::span<const Tensor> in, Tensor& out) const override;
   void Backward(std::span<const Tensor> in, const Tensor& out, const Tensor& grad_out,
                 std::span<Tensor> grad_in) const override;
+  const L2NormOptions& options() const { return options_; }
 
  private:
   double InverseRoot(const double* x, int64_t width) const;

@@ -26,6 +26,7 @@ class RmsNormOperation : public Operation {
   void Forward(std::span<const Tensor> in, Tensor& out) const override;
   void Backward(std::span<const Tensor> in, const Tensor& out, const Tensor& grad_out,
                 std::span<Tensor> grad_in) const override;
+  const RmsNormOptions& options() const { return options_; }
 
  private:
   double ScaleOf(double weight) const { return options_.zero_centered ? 1 + weight : weight; }

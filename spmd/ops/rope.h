@@ -27,6 +27,7 @@ class RopeOperation : public Operation {
   void Forward(std::span<const Tensor> in, Tensor& out) const override;
   void Backward(std::span<const Tensor> in, const Tensor& out, const Tensor& grad_out,
                 std::span<Tensor> grad_in) const override;
+  const RopeOptions& options() const { return options_; }
 
  private:
   RopeOptions options_;

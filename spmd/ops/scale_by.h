@@ -16,6 +16,7 @@ class ScaleByOperation final : public Operation {
   void Forward(std::span<const Tensor> in, Tensor& out) const override;
   void Backward(std::span<const Tensor> in, const Tensor& out, const Tensor& grad_out,
                 std::span<Tensor> grad_in) const override;
+  double factor() const { return factor_; }
 
  private:
   double factor_;

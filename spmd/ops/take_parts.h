@@ -23,6 +23,7 @@ class TakePartsOperation : public Operation {
   void Forward(std::span<const Tensor> in, Tensor& out) const override;
   void Backward(std::span<const Tensor> in, const Tensor& out, const Tensor& grad_out,
                 std::span<Tensor> grad_in) const override;
+  const TakePartsOptions& options() const { return options_; }
 
  private:
   TakePartsOptions options_;

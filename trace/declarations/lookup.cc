@@ -1,0 +1,197 @@
+// Look-ups in tables, and writes to looked-up places.
+#include "base/status.h"
+#include "trace/declaration.h"
+#include "trace/declarations/labels.h"
+#include "trace/declarations/own_range.h"
+
+namespace sumonce::trace {
+namespace {
+
+using Indices = std::vector<std::optional<Value>>;
+
+// The entries of a list argument: tensors, or None for a dimension that is not indexed.
+struct IndexList {
+  Indices values;
+  std::vector<TensorRef> refs;
+  int first = -1, last = -1;  // that are tensors
+  bool consecutive = true;
+  bool masks = false;  // some tensor is a mask: how many entries it takes is in the data
+};
+
+IndexList ReadIndices(const Call& call, int position) {
+  IndexList list;
+  const std::vector<TensorRef> refs = call.traces().List(call.op(), position);
+  const auto& items = call.operation().args[position].items;
+  for (size_t d = 0; d < items.size(); ++d) {
+    const bool tensor = items[d].kind == Argument::Kind::kTensor;
+    list.values.push_back(tensor ? std::optional(call.memory().Read(refs[d])) : std::nullopt);
+    list.refs.push_back(refs[d]);
+    if (!tensor) continue;
+    list.masks |= call.traces().base().tensor(refs[d].id).dtype == "bool";
+    if (list.first < 0) list.first = static_cast<int>(d);
+    list.consecutive &= list.last < 0 || list.last == static_cast<int>(d) - 1;
+    list.last = static_cast<int>(d);
+  }
+  return list;
+}
+
+const Value* LostOf(const Indices& indices) {
+  for (const auto& index : indices) {
+    if (index && index->lost()) return &*index;
+  }
+  return nullptr;
+}
+
+bool WholeOrConstant(const Value& value) {
+  return value.kind == Kind::kUniform || (value.is(Layout::kEqual) && value.state.scale.IsOne());
+}
+
+// The whole table at sharded indices: one of them, of the table's first dimension.
+bool IsSharded(const Indices& indices) {
+  return indices.size() == 1 && indices[0] && indices[0]->is(Layout::kShard) &&
+         indices[0]->state.scale.IsOne();
+}
+
+// table[index...]: the index's dimensions take the place of the indexed ones.
+Value Find(const Call& call, const Value& table, const Extents& shape, const IndexList& list,
+           int index_rank) {
+  if (table.lost()) return table;
+  if (const Value* lost = LostOf(list.values)) return *lost;
+  const int storage = call.traces().StorageOf(call.ref(0));
+  if (const auto found = FindInOwnRows(call, table, storage, list.values)) return *found;
+  if (const char* reason = Unusable(table)) return call.Lose(reason);
+  if (list.masks && !(table.is(Layout::kEqual) || table.is(Layout::kPartial)))
+    return call.Lose("a mask takes entries of a shard");
+  if (list.masks && IsSharded(list.values)) return call.Lose("a mask that is a shard");
+  if (IsSharded(list.values) && table.is(Layout::kEqual)) {
+    Value rows = *list.values[0];
+    rows.state.scale = table.state.scale;
+    return rows;
+  }
+  for (const auto& index : list.values) {
+    if (index && !WholeOrConstant(*index)) return call.Lose("an index that is no whole one");
+  }
+  if (!table.is(Layout::kShard)) {
+    const bool maxima = table.is(Layout::kMaxima) || table.is(Layout::kMixed);
+    return maxima ? call.Lose(kFormUndeclared) : table;
+  }
+  const int dim = table.cut.dim;
+  if (!list.consecutive || list.first < 0) return call.Lose(kFormUndeclared);
+  if (dim >= list.first && dim <= list.last)
+    return call.Lose("whole-table indices into rows that are cut");
+  Value found = table;
+  if (dim > list.last) found.cut.dim += index_rank - (list.last - list.first + 1);
+  found.state[kAxis] = Shard(DimAt(found.cut.dim));
+  return found.cut.dim < static_cast<int>(shape.size()) ? found : call.Lose(kFormUndeclared);
+}
+
+int RankOf(const Call& call, const IndexList& list) {
+  int rank = 0;
+  for (const TensorRef& ref : list.refs) {
+    if (ref.id >= 0)
+      rank = std::max(rank, static_cast<int>(call.traces().GeometryOf(ref).shape.size()));
+  }
+  return rank;
+}
+
+std::vector<Value> Index(const Call& call) {
+  const IndexList list = ReadIndices(call, 1);
+  return {Find(call, call.value(0), call.out_shape(0), list, RankOf(call, list))};
+}
+
+// embedding(table, index).
+std::vector<Value> Embedding(const Call& call) {
+  IndexList list;
+  list.values = {call.value(1)};
+  list.refs = {call.ref(1)};
+  list.first = list.last = 0;
+  return {Find(call, call.value(0), call.out_shape(0), list, RankOf(call, list))};
+}
+
+// gather(x, dim, index): the other dimensions belong together.
+std::vector<LocalRule> Gather(const Call& call) {
+  const int rank = static_cast<int>(call.shape(0).size());
+  const int dim = call.dimension(1, 0, rank);
+  LocalRule rule{.operands = {{0, Numbered(rank)}, {2, Numbered(rank)}},
+                 .result = Numbered(rank),
+                 .linear = Linear(0)};
+  if (dim < 0 || call.shape(2).size() != call.shape(0).size()) {
+    rule.refused = kFormUndeclared;
+    return {rule};
+  }
+  // An index may be shorter than x. Of a cut dimension a rank's own indices then name others'
+  // entries; shards of unlike blocks, which x and index are, do not meet (evaluate.cc).
+  rule.mixes = SetOf(DimAt(dim));
+  rule.operands[1].labels[dim] = rank;
+  rule.result[dim] = rank;
+  return {rule};
+}
+
+// embedding_dense_backward(grad, index, rows, padding, scale_by_frequency).
+std::vector<Value> EmbeddingBackward(const Call& call) {
+  const Value grad = call.value(0), index = call.value(1);
+  if (grad.lost()) return {grad};
+  if (index.lost()) return {index};
+  if (call.flag(4, false) || call.integer(3, -1) >= 0) return {call.Lose(kFormUndeclared)};
+  if (const auto rows =
+          PutInOwnRows(call, UniformValue(0.0), call.out_shape(0), -1, {index}, grad, true)) {
+    return {*rows};
+  }
+  const int width = static_cast<int>(call.shape(1).size());
+  LocalRule rule{.operands = {{0, Numbered(call.shape(0).size())}, {1, Numbered(width)}},
+                 .result = {kMaxLabels - 1, width},
+                 .linear = Linear(0)};
+  for (int d = 0; d < width; ++d) rule.sums |= SetOf(DimAt(d));
+  if (static_cast<int>(call.shape(0).size()) != width + 1) rule.refused = kFormUndeclared;
+  return {Evaluate(call, rule)};
+}
+
+// index_put(into, indices, values, accumulate).
+std::vector<Value> IndexPut(const Call& call) {
+  const Value into = call.value(0), values = call.value(2);
+  if (into.lost()) return {into};
+  if (values.lost()) return {values};
+  const IndexList list = ReadIndices(call, 1);
+  if (const Value* lost = LostOf(list.values)) return {*lost};
+  const bool accumulate = call.flag(3, false);
+  const int storage = call.traces().StorageOf(call.ref(0));
+  if (const auto put =
+          PutInOwnRows(call, into, call.shape(0), storage, list.values, values, accumulate)) {
+    return {*put};
+  }
+  if (list.masks) return {call.Lose(kFormUndeclared)};
+  for (const Value* value : {&into, &values}) {
+    if (const char* reason = Unusable(*value)) return {call.Lose(reason)};
+  }
+  bool whole = true;
+  for (const auto& index : list.values) whole &= !index || WholeOrConstant(*index);
+  if (whole) {
+    const bool terms = values.is(Layout::kEqual) || values.is(Layout::kPartial);
+    if (into.is_zero() && terms) return {values};
+    if (into.is_zero() && values.kind == Kind::kUniform) return {EqualValue()};
+    if (into.is(Layout::kEqual) && SameState(into, values)) return {into};
+    return {call.Lose("indexed places are filled with another state than the rest")};
+  }
+  // Sharded indices: each rank adds up the places of its own.
+  const bool own_rows = IsSharded(list.values) && accumulate && into.is_zero() &&
+                        values.is(Layout::kShard) && list.consecutive &&
+                        values.cut == list.values[0]->cut &&
+                        call.sections().Align(values.strip, list.values[0]->strip);
+  if (!own_rows) return {call.Lose("an index that is no whole one")};
+  State terms = values.state;
+  terms[kAxis] = Partial(0);
+  return {StateValue(terms)};
+}
+
+}  // namespace
+
+void RegisterLookup(DeclarationTable& table) {
+  table.Add("index", {.rule = Index, .form = "tl"});
+  table.Add("embedding", {.rule = Embedding, .form = "tt"});
+  table.AddLocal("gather", "tnt", Gather);
+  table.Add("embedding_dense_backward",
+            {.rule = EmbeddingBackward, .form = "tt", .may_vary = 1u << 2});
+  table.Add("index_put", {.rule = IndexPut, .form = "tlt"});
+}
+
+}  // namespace sumonce::trace

@@ -1,0 +1,206 @@
+// The rule of local operations on traced values: spmd's, after constants have found the layout that
+// fits them, and with the order of the cut entries kept.
+#include <algorithm>
+
+#include "base/status.h"
+#include "spmd/local_rules.h"
+#include "spmd/map.h"
+#include "trace/declaration.h"
+
+namespace sumonce::trace {
+namespace {
+
+struct Bound {
+  const Operand* operand;
+  Value value;
+  Dims dims;
+  const Extents* shape;
+  const Extents* twice;
+  bool linear;
+};
+
+bool Contains(const Labels& labels, int label) {
+  return std::find(labels.begin(), labels.end(), label) != labels.end();
+}
+
+int LabelOfCut(const Bound& bound) { return bound.operand->labels[bound.value.cut.dim]; }
+
+// The label along which some operand is cut, or kUnnamed; a fault if it has none or they disagree.
+int CutLabel(const std::vector<Bound>& operands, const Bound*& shard) {
+  for (const Bound& bound : operands) {
+    if (!bound.value.is(Layout::kShard)) continue;
+    shard = &bound;
+    return LabelOfCut(bound);
+  }
+  return kUnnamed;
+}
+
+bool ExtentsChange(const Bound& bound, DimSet labels) {
+  for (size_t d = 0; d < bound.shape->size(); ++d) {
+    const int label = bound.operand->labels[d];
+    const bool asked = label != kUnnamed && Contains(labels, DimAt(label));
+    if (asked && (*bound.shape)[d] != (*bound.twice)[d]) return true;
+  }
+  return false;
+}
+
+// A constant fits any layout: it is a shard where the others are, else equal. In a sum that is not
+// zero, its extent has to be the same at both sizes.
+void SettleConstant(Bound& bound, const Bound* shard, int cut_label) {
+  const Scale one;
+  if (shard != nullptr && Contains(bound.operand->labels, cut_label)) {
+    Cut cut = shard->value.cut;
+    const auto& labels = bound.operand->labels;
+    cut.dim = static_cast<int>(std::find(labels.begin(), labels.end(), cut_label) - labels.begin());
+    bound.value = ShardValue(cut, shard->value.strip, one);
+  } else {
+    bound.value = EqualValue();
+  }
+}
+
+Value AllConstants(const Call& call, const LocalRule& rule, const std::vector<Bound>& operands) {
+  const DimSet combined = rule.sums | rule.mixes | rule.maxima;
+  if (!rule.factor.IsOne()) return call.Lose(kSizeNumber);
+  for (const Bound& bound : operands) {
+    if (ExtentsChange(bound, combined)) return call.Lose(kExtents);
+  }
+  return combined == 0 ? UniformValue(std::nullopt) : EqualValue();
+}
+
+// Binds the operands; a fault that one brings, or that its kind is.
+Value Bind(const Call& call, const LocalRule& rule, std::vector<Bound>& operands) {
+  for (size_t i = 0; i < rule.operands.size(); ++i) {
+    const Operand& operand = rule.operands[i];
+    Bound bound{.operand = &operand,
+                .value = call.value(operand.position),
+                .dims = {},
+                .shape = &call.shape(operand.position),
+                .twice = &call.shape_twice(operand.position),
+                .linear = rule.addition || ((rule.linear >> i) & 1u) != 0};
+    if (bound.value.lost()) return bound.value;
+    if (const char* reason = Unusable(bound.value)) return call.Lose(reason);
+    if (operand.labels.size() != bound.shape->size()) return call.Lose(kFormUndeclared);
+    if (bound.value.is(Layout::kShard) && operand.labels[bound.value.cut.dim] == kUnnamed)
+      return call.Lose(kNoSingleDim);
+    operands.push_back(std::move(bound));
+  }
+  return {};
+}
+
+// The states as spmd knows them, with labels for dimensions.
+State Labelled(const Bound& bound) {
+  State state = bound.value.state;
+  if (state[kAxis].layout == Layout::kShard) state[kAxis] = Shard(DimAt(LabelOfCut(bound)));
+  return state;
+}
+
+Dims LabelledDims(const Bound& bound) {
+  Dims dims;
+  for (size_t d = 0; d < bound.shape->size(); ++d) {
+    if (bound.operand->labels[d] != kUnnamed)
+      dims.push_back(Plain(DimAt(bound.operand->labels[d]), (*bound.shape)[d]));
+  }
+  return dims;
+}
+
+const char* AlignShards(const Call& call, const std::vector<Bound>& operands, const Bound& shard) {
+  for (const Bound& bound : operands) {
+    if (!bound.value.is(Layout::kShard) || &bound == &shard) continue;
+    if (bound.value.cut.outer != shard.value.cut.outer ||
+        bound.value.cut.block != shard.value.cut.block)
+      return "shards of unlike blocks meet";
+    if (!call.sections().Align(bound.value.strip, shard.value.strip)) return kCutAndJoined;
+  }
+  return nullptr;
+}
+
+// Two uses of one value that need different actions, seen from where their gradients are added.
+const char* ReasonOf(const Call& call, const LocalRule& rule, const std::vector<State>& states,
+                     const State& result) {
+  bool partial = false, equal = false;
+  for (const State& state : states) {
+    partial |= state[kAxis].layout == Layout::kPartial;
+    equal |= state[kAxis].layout == Layout::kEqual;
+  }
+  const bool uses = rule.addition && call.operation().phase != Phase::kForward;
+  return uses && partial && equal ? kMixedUse : result.off.reason;
+}
+
+Value Result(const Call& call, const LocalRule& rule, const State& state, const Bound* shard) {
+  Value value = StateValue(state);
+  if (state[kAxis].layout != Layout::kShard) return value;
+  const int label = PositionOf(state[kAxis].dim);
+  const auto at = std::find(rule.result.begin(), rule.result.end(), label);
+  if (shard == nullptr || at == rule.result.end())
+    return call.Lose("the sharded dimension is not in the result");
+  value.cut = shard->value.cut;
+  value.cut.dim = static_cast<int>(at - rule.result.begin());
+  value.strip = shard->value.strip;
+  value.state[kAxis] = Shard(DimAt(value.cut.dim));
+  return value;
+}
+
+}  // namespace
+
+Value Evaluate(const Call& call, const LocalRule& rule) {
+  if (rule.refused != nullptr) return call.Lose(rule.refused);
+  std::vector<Bound> operands;
+  operands.reserve(rule.operands.size());
+  if (Value fault = Bind(call, rule, operands); fault.lost()) return fault;
+  // Zero times anything, and a sum with zero.
+  for (const Bound& bound : operands) {
+    if (bound.linear && !rule.addition && bound.value.is_zero()) return UniformValue(0.0);
+  }
+  if (rule.addition && operands.size() > 1)
+    std::erase_if(operands, [&](const Bound& bound) { return bound.value.is_zero(); });
+  if (operands.empty()) return UniformValue(0.0);
+  const Bound* shard = nullptr;
+  const int cut_label = CutLabel(operands, shard);
+  const bool all_constant = std::all_of(operands.begin(), operands.end(), [](const Bound& bound) {
+    return bound.value.kind == Kind::kUniform;
+  });
+  if (all_constant) return AllConstants(call, rule, operands);
+  // A mixture of slices passes only what scales it.
+  const bool scales = operands.size() == 1 && operands[0].linear && !rule.addition &&
+                      (rule.sums | rule.mixes | rule.maxima) == 0;
+  if (scales && operands[0].value.is(Layout::kMixed))
+    return StateValue(Apply(rule.factor, operands[0].value.state));
+  std::vector<State> states;
+  states.reserve(operands.size());
+  Declaration declaration{.result = {},
+                          .linear = 0,
+                          .sums = rule.sums,
+                          .mixes = rule.mixes,
+                          .maxima = rule.maxima,
+                          .addition = rule.addition};
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Bound& bound = operands[i];
+    if (bound.value.kind == Kind::kUniform) {
+      SettleConstant(bound, shard, cut_label);
+      const bool equal = bound.value.is(Layout::kEqual);
+      if (equal && ExtentsChange(bound, rule.sums | rule.mixes | rule.maxima))
+        return call.Lose(kExtents);
+    }
+    if (bound.linear) declaration.linear |= 1u << i;
+    bound.dims = LabelledDims(bound);
+    states.push_back(Labelled(bound));
+    // An addend that is repeated along the cut dimension is its own shard.
+    const bool repeated = rule.addition && cut_label != kUnnamed &&
+                          bound.value.is(Layout::kEqual) &&
+                          !Contains(bound.operand->labels, cut_label);
+    if (repeated) states.back()[kAxis] = Shard(DimAt(cut_label));
+  }
+  std::vector<OperandState> views;
+  for (size_t i = 0; i < operands.size(); ++i)
+    views.push_back({.dims = &operands[i].dims, .value = &states[i]});
+  State state = LocalForward(declaration, views, 1, call.op());
+  if (state.off && !state.lost) state.lost = {ReasonOf(call, rule, states, state), call.op()};
+  if (state.lost) return StateValue(state);
+  if (shard != nullptr) {
+    if (const char* reason = AlignShards(call, operands, *shard)) return call.Lose(reason);
+  }
+  state.scale = state.scale * rule.factor;
+  return Result(call, rule, state, shard);
+}
+
+}  // namespace sumonce::trace

@@ -1,0 +1,31 @@
+// Soundness: no claim about 200 random programs, right ones and wrong ones, contradicts what was
+// computed.
+#include "trace/testing/random_programs.h"
+
+#include <iostream>
+
+#include "gtest/gtest.h"
+#include "trace/prove_traces.h"
+
+namespace sumonce::trace {
+namespace {
+
+TEST(RandomPrograms, NoClaimContradictsTheNumbers) {
+  testing::Tally tally;
+  const absl::Status status =
+      testing::ForEachProgram(SUMONCE_TEST_DATA "/traces/random_programs.jsonl.gz",
+                              [&](const testing::RandomProgram& program) {
+                                Count(program, ProveTraces(program.set).proofs, tally);
+                              });
+  ASSERT_TRUE(status.ok()) << status;
+  std::cerr << tally.claims << " claims (" << tally.not_right << " of them not RIGHT), "
+            << tally.refused_wrong << " refusals truly wrong, " << tally.refused_right << " idle, "
+            << tally.no_evidence << " zero in fact, " << tally.unsound.size() << " unsound\n";
+  for (const std::string& idle : tally.idle) std::cerr << "  idle: " << idle << '\n';
+  for (const std::string& unsound : tally.unsound) ADD_FAILURE() << unsound;
+  EXPECT_GT(tally.claims, 900);
+  EXPECT_LE(tally.refused_right, 2);
+}
+
+}  // namespace
+}  // namespace sumonce::trace
