@@ -1,0 +1,73 @@
+"""Plain PyTorch tensor parallelism: DTensor's parallelize_module, sequence parallel, with a LoRA adapter.
+
+    python -m sumonce_trace recipes/torch_tp.py:right --tp 2,4 --out traces/torch-tp-right
+
+In `right` the adapter's local gradients are declared partial, so DTensor sums them; in `unreduced` they are not, and each
+rank trains on its own tokens' part."""
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+
+import sumonce_trace
+
+BATCH, SEQUENCE, HIDDEN, RANK = 2, 16, 32, 8
+
+
+def right(tp_size):
+    step(tp_size, [Partial()])
+
+
+def unreduced(tp_size):
+    step(tp_size, None)
+
+
+class Block(nn.Module):
+    # x: [b, s/tp, h]
+    def __init__(self, adapter_gradients):
+        super().__init__()
+        self.norm = nn.LayerNorm(HIDDEN)
+        self.w1, self.w2 = nn.Linear(HIDDEN, 2 * HIDDEN), nn.Linear(2 * HIDDEN, HIDDEN)
+        self.lora_A, self.lora_B = nn.Linear(HIDDEN, RANK, bias=False), nn.Linear(RANK, HIDDEN, bias=False)
+        self.adapter_gradients = adapter_gradients
+
+    def forward(self, x):
+        h = self.norm(x)
+        y = local(self.w2(F.gelu(self.w1(h))))
+        A, B = (local(m.weight, self.adapter_gradients) for m in (self.lora_A, self.lora_B))
+        return x + y + F.linear(F.linear(local(h), A), B)
+
+
+def local(tensor, gradients=None):
+    return tensor.to_local(grad_placements=gradients) if isinstance(tensor, DTensor) else tensor
+
+
+class Model(nn.Module):
+    def __init__(self, adapter_gradients):
+        super().__init__()
+        self.blocks = nn.Sequential(Block(adapter_gradients), Block(adapter_gradients))
+
+    def forward(self, x, goal):  # both [b, s, h], the same on every rank, which takes its part of s
+        rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        x, goal = (t.narrow(1, rank * SEQUENCE // size, SEQUENCE // size) for t in (x, goal))
+        return (self.blocks(x) - goal).pow(2).sum() / (BATCH * SEQUENCE * HIDDEN)
+
+
+def step(tp_size, adapter_gradients):
+    model = Model(adapter_gradients)
+    if tp_size > 1:
+        mesh = init_device_mesh("cpu", (tp_size,), mesh_dim_names=("tp",))
+        for block in model.blocks:
+            parallelize_module(block, mesh, {"norm": SequenceParallel(sequence_dim=1),
+                                             "w1": ColwiseParallel(input_layouts=Shard(1)),
+                                             "w2": RowwiseParallel(output_layouts=Shard(1))})
+            for adapter in (block.lora_A, block.lora_B):
+                adapter.weight = nn.Parameter(distribute_tensor(adapter.weight.data, mesh, [Replicate()]))
+    x, goal = torch.zeros(BATCH, SEQUENCE, HIDDEN), torch.zeros(BATCH, SEQUENCE, HIDDEN)
+    with sumonce_trace.trace(model):
+        model(x, goal).backward()
+        for parameter in model.parameters():  # the finalizer: DTensor's gradients as their parameters are laid out
+            if isinstance(parameter, DTensor):
+                parameter.grad = parameter.grad.redistribute(parameter.device_mesh, parameter.placements)
