@@ -4,31 +4,13 @@ Every aten and c10d operation of the forward pass, the backward pass and the fin
 is named by its memory (storage, offset, shape, strides; in elements), so views, saved activations and gradients in flat
 buffers need no bookkeeping. Needs nothing but PyTorch. The format is that of docs/TRACE.md. In a job:
 
-    import sumonce_trace
     with sumonce_trace.trace(model, "traces", group=tp_group):   # each rank writes traces/tp<size>.rank<rank>.jsonl.gz
         forward_backward_and_finalize()
 
-In one process, without GPUs, peers or memory, the four traces of a proof (`--help`):
-
-    python -m sumonce_trace job.py:step --tp 2,4 --out traces
+In one process, without GPUs, peers or memory, the four traces of a proof: python -m sumonce_trace --help
 
 One trace at a time, from one thread. The same job gives the same bytes."""
-import argparse
-import contextlib
-import ctypes
-import difflib
-import gzip
-import hashlib
-import importlib.metadata
-import importlib.util
-import inspect
-import json
-import math
-import os
-import re
-import sys
-import time
-import traceback
+import argparse, contextlib, ctypes, difflib, gzip, hashlib, importlib, inspect, json, math, os, re, sys, time, traceback
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,11 +28,9 @@ class TraceError(RuntimeError):
 
 
 def checkpoint_name(name):
-    """The name in a checkpoint, without the wrappers' prefixes and PEFT's `base_layer`.
-
-    'module.module.decoder.layers.0.mlp.linear_fc1.base_layer.weight' -> 'decoder.layers.0.mlp.linear_fc1.weight'"""
-    while match := re.match(r"(module|base_model\.model|_orig_mod|_fsdp_wrapped_module)(\.|$)", name):
-        name = name[match.end():]
+    """Without wrappers' prefixes and PEFT's base_layer: 'module.module.decoder.linear_qkv.base_layer.weight' ->
+    'decoder.linear_qkv.weight'."""
+    name = re.sub(r"^((module|base_model\.model|_orig_mod|_fsdp_wrapped_module)(\.|$))*", "", name)
     return re.sub(r"\.base_layer(?=\.|$)", "", name)
 
 
@@ -58,19 +38,17 @@ def checkpoint_name(name):
 def trace(model, out=None, *, group=None, inputs=None, name_of=checkpoint_name, audit=False, force=False):
     """Records what runs inside on this rank, and writes it on leaving. All ranks of `group` call it.
 
-    model: the outermost module. A parameter's gradient is its `main_grad`, where it has one, or its `grad`; on entering,
-      gradients are zero or not there.
+    model: the outermost module. A parameter's gradient is its `main_grad` or `grad`; on entering, zero or not there.
     out: folder; under `python -m sumonce_trace` it is given there, as are `group`, `audit` and `force`.
     group: the tensor-parallel process group, default the world; every other axis is of size 1.
     inputs: name -> tensor that every rank is given alike (labels, a loss mask). What the model is called with is found
-      without it. Any other tensor from outside is recorded with a digest of its content, unless it is a fake one.
-    audit: hashes each storage after a recorded write and before the next recorded use; memory that changed in between
-      was written by a kernel outside the dispatcher, and no trace is written. Real tensors only, 3 x slower.
+      without it. Any other tensor from outside is recorded with a digest of its storage, unless it is a fake one.
+    audit: refuses a step in which memory changes between recorded operations. Real tensors only, 3 x slower.
     force: writes over a trace that is there.
     Yields the Recorder. Raises TraceError before the step (a trace is there, several axes, gradients that are not zero),
     in it (an operation that fake tensors cannot do), or after it (hidden writes; nothing recorded)."""
-    target = _take_request() if _request else _own_target(out, group, force)
-    recorder = Recorder(model, name_of, getattr(target, "audit", audit))
+    target = _target(out, group, audit, force)
+    recorder = Recorder(model, name_of, target.audit)
     recorder.name_tensors(inputs or {})
     with recorder.places.followed(), recorder:
         yield recorder
@@ -78,27 +56,26 @@ def trace(model, out=None, *, group=None, inputs=None, name_of=checkpoint_name, 
     _write(recorder, target)
 
 
-_request = []  # what the command line asks the job's one trace to be: path, size, rank, group, audit
+_ranks = dist.get_process_group_ranks
+_requests = []  # of the command line: where the job's one trace goes, and whose it is
 
 
-def _take_request():
-    if _request[0] is None:
-        raise TraceError("the job traces twice; a trace is one step of one model")
-    target, _request[0] = _request[0], None
-    return target
-
-
-def _own_target(out, group, force):
+def _target(out, group, audit, force):
+    if _requests:
+        target, _requests[0] = _requests[0], None
+        if target is None:
+            raise TraceError("the job traces twice; a trace is one step of one model")
+        return target
     if out is None:
         raise TraceError("where to? sumonce_trace.trace(model, 'traces'), or run the job by python -m sumonce_trace")
     rank, ranks = (dist.get_rank(), _ranks(group or dist.group.WORLD)) if dist.is_initialized() else (0, [0])
     if dist.is_initialized() and len(ranks) != dist.get_world_size():
-        raise TraceError(f"the group has {len(ranks)} of {dist.get_world_size()} ranks; trace with the other axes of size 1")
+        raise TraceError(f"the group has {len(ranks)} of {dist.get_world_size()} ranks; give the other axes size 1")
     path = Path(out) / f"tp{len(ranks)}.rank{rank}.jsonl.gz"
     if path.exists() and not force:
         raise TraceError(f"{path} exists; remove it, or pass force=True")
     path.parent.mkdir(parents=True, exist_ok=True)
-    return SimpleNamespace(path=path, size=len(ranks), rank=rank, group=ranks)
+    return SimpleNamespace(path=path, size=len(ranks), rank=rank, group=ranks, audit=audit)
 
 
 # They compute nothing: metadata, profiling, another Python object of the same memory.
@@ -106,8 +83,9 @@ _SKIPPED = re.compile(r"(prim|profiler)\.|aten\.(detach|alias|lift|is_pinned|is_
                       r"|_c10d_functional\.(wait_tensor|_wrap_tensor_autograd)")
 _NOT_RECORDED = {"device", "layout", "pin_memory", "memory_format"}
 # DTensor's collectives into new memory -> the c10d operations that they stand for.
-_FUNCTIONAL = {"all_reduce": "c10d.allreduce_", "all_gather_into_tensor": "c10d._allgather_base_",
-               "reduce_scatter_tensor": "c10d._reduce_scatter_base_"}
+_FUNCTIONAL = {"_c10d_functional.all_reduce": "c10d.allreduce_",
+               "_c10d_functional.all_gather_into_tensor": "c10d._allgather_base_",
+               "_c10d_functional.reduce_scatter_tensor": "c10d._reduce_scatter_base_"}
 
 
 class Recorder(TorchDispatchMode):
@@ -120,53 +98,57 @@ class Recorder(TorchDispatchMode):
         self.memory, self.operations = Memory(), []
         self.places = Places(model, name_of, self.memory)
         self.audit = Audit() if audit else None
+        self.fake_mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+        if audit and self.fake_mode:
+            raise TraceError("the audit hashes memory, and fake tensors have none")
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if any(hasattr(t, "__tensor_flatten__") for t in types):
             return NotImplemented  # DTensor and the like: what they do to their local tensors comes next
         name = str(func).removesuffix(".default")
-        if _SKIPPED.match(name):
+        if _SKIPPED.match(name) or self._is_rehearsal([args, kwargs]):
             return func(*args, **kwargs)
-        if name.startswith("_c10d_functional."):
-            return self._record_functional(func, name, args)
-        return self._record(func, name, args, kwargs)
+        record = self._record_functional if name in _FUNCTIONAL else self._record
+        return record(func, name, args, kwargs, *self.places.now())
 
-    def _record(self, func, name, args, kwargs):
-        module, phase = self.places.now()
+    def _is_rehearsal(self, tree):
+        """DTensor asks for the shape of a result by running the operation on fake tensors of its own."""
+        return any(t.fake_mode is not self.fake_mode if isinstance(t, FakeTensor) else t.is_meta for t in _tensors(tree))
+
+    def _record(self, func, name, args, kwargs, module, phase):
         written = _written(func, args, kwargs)
         operation = {"op": name, "args": self._encode(args)}
         keywords = {k: self._encode(v) for k, v in kwargs.items() if k not in _NOT_RECORDED}
         if self.audit:
-            self.audit.before(self.operations, name + _at(module), [args, kwargs])
+            self.audit.before(self.operations, f"{name} [{module}]", [args, kwargs])
         result = _call(func, name, args, kwargs, module)
+        if self._is_rehearsal(result):
+            return result
         if self.audit:
             collective = name.startswith("c10d.")  # its outputs come later
             self.audit.after(self.operations, [written, args if collective else result], known=not collective)
         if name == "aten._local_scalar_dense":
-            keywords["value"] = _number(result)
-        self._append(operation, module, phase, _tensors(result), kwargs=keywords, writes=self._numbers(written))
+            keywords["value"] = self._encode(result)
+        self._append(operation, module, phase, _tensors(result), kwargs=keywords, writes=written)
         return result
 
-    def _record_functional(self, func, name, args):
-        module, phase = self.places.now()
-        kind = name.split(".")[1]
-        if kind not in _FUNCTIONAL:
-            raise TraceError(f"{name}{_at(module)} is not recorded; of functional collectives {', '.join(_FUNCTIONAL)} are")
+    def _record_functional(self, func, name, args, kwargs, module, phase):
         source = self._encode(args[0])
-        result = _call(func, name, args, {}, module)
-        target = {"t": self.memory.number(result)}
-        new = {"op": "aten.clone", "args": [source]} if kind == "all_reduce" else \
-            {"op": "aten.empty.memory_format", "args": [list(result.shape)]}
-        group = {"group": _ranks(dist.distributed_c10d._resolve_process_group(args[-1]))}
-        tensors = [[target]] if kind == "all_reduce" else [target, source]
+        result = _call(func, name, args, kwargs, module)
+        target, group = {"t": self.memory.number(result)}, dist.distributed_c10d._resolve_process_group(args[-1])
+        new, tensors = ("aten.clone", [source]), [[target]]
+        if not name.endswith("all_reduce"):
+            new, tensors = ("aten.empty.memory_format", [list(result.shape)]), [target, source]
         reduction = [{"reduce": args[1].upper()}] if isinstance(args[1], str) else []
-        self._append(new, module, phase, [result])
-        self._append({"op": _FUNCTIONAL[kind], "args": [*tensors, group, *reduction]}, module, phase, [result])
+        call = _FUNCTIONAL[name], [*tensors, {"group": _ranks(group)}, *reduction]
+        for operation, arguments in (new, call):
+            self._append({"op": operation, "args": arguments}, module, phase, [result])
         return result
 
-    def _append(self, operation, module, phase, results, **optional):
-        operation |= {"out": self._numbers(results), "phase": phase, **optional, "module": module}
+    def _append(self, operation, module, phase, results, writes=(), kwargs=None):
+        out, writes = ([self.memory.number(t) for t in tensors] for tensors in (results, writes))
+        operation |= {"out": out, "phase": phase, "kwargs": kwargs, "writes": writes, "module": module}
         self.operations.append({k: v for k, v in operation.items() if v or k not in ("kwargs", "writes", "module")})
 
     def _encode(self, value):
@@ -174,10 +156,10 @@ class Recorder(TorchDispatchMode):
             return {"t": self.memory.number(value, used=True)}
         if isinstance(value, (list, tuple)):
             return [self._encode(v) for v in value]
-        return _script_object(value) if isinstance(value, torch.ScriptObject) else _number(value)
-
-    def _numbers(self, tensors):
-        return [self.memory.number(t) for t in tensors]
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"float": str(value)}
+        plain = value is None or isinstance(value, (bool, int, float))
+        return value if plain else _script_object(value) if isinstance(value, torch.ScriptObject) else {"s": str(value)}
 
     def name_tensors(self, inputs):
         """Names what is there before the step."""
@@ -185,7 +167,7 @@ class Recorder(TorchDispatchMode):
             for name, tensor in tensors:
                 self.memory.name(tensor, kind, name)
         for name, gradient in self._gradients():
-            if any(_bytes(_local(gradient)) or b""):
+            if not isinstance(_local(gradient), FakeTensor) and _local(gradient).count_nonzero():
                 raise TraceError(f"the gradient of {name} is not zero on entering: zero_grad() first")
             self.memory.number(gradient)
         if self.audit:
@@ -199,7 +181,9 @@ class Recorder(TorchDispatchMode):
             self.memory.name(gradient, "grad", name)
         if self.audit:
             self.audit.before(self.operations, "the end", [t for _, t in self.parameters + self._gradients()])
-            self.audit.report()
+            if self.audit.findings:
+                raise TraceError("memory changed outside the dispatcher, so a trace would not hold what the step did; turn "
+                                 "that fused kernel off:\n  " + "\n  ".join(self.audit.findings[:20]))
 
     def _gradients(self):
         """(name, tensor) of each: `main_grad`, as Megatron has it, before `grad`."""
@@ -207,33 +191,23 @@ class Recorder(TorchDispatchMode):
         return [(name, gradient) for name, gradient in pairs if gradient is not None]
 
 
+_NEEDS_NUMBERS = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException,
+                  fake_tensor.UnsupportedOperatorException)
+_Done = type("_Done", (dist.Work,), {"wait": lambda self, timeout=None: True})
+
+
 def _call(func, name, args, kwargs, module):
+    fake = any(isinstance(t, FakeTensor) for t in _tensors(args))
     try:
-        if name in _ONE_BY_ONE and any(isinstance(t, FakeTensor) for t in _tensors(args)):
-            lists = [a for a in args if isinstance(a, (list, tuple))]
-            rest = args[len(lists):]  # the group, the reduction
-            return [_ONE_BY_ONE[name](pieces, rest) for pieces in zip(*lists)][-1][-1]
+        if name == "c10d.allreduce_coalesced_" and fake:  # FakeTensorMode knows it of one tensor at a time
+            return [torch.ops.c10d.allreduce_([t], *args[1:3], None)[1] for t in args[0]][-1]
         result = func(*args, **kwargs)
-        if name == "c10d._reduce_scatter_base_" and dist.get_backend() == "gloo" and not isinstance(args[0], FakeTensor):
+        if name == "c10d._reduce_scatter_base_" and not fake and dist.get_backend() == "gloo":
             dist.Work.unbox(result[1]).wait()  # gloo makes it of pieces, at every wait: they are no operations of the job
             return result[0], _Done().boxed()
         return result
-    except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
-        raise TraceError(f"{name}{_at(module)} needs a number, and fake tensors hold none; use --real") from error
-    except fake_tensor.UnsupportedOperatorException as error:
-        raise TraceError(f"{name}{_at(module)} cannot run on fake tensors; use --real") from error
-
-
-class _Done(dist.Work):
-    def wait(self, timeout=None):
-        return True
-
-
-# Collectives of many tensors, which FakeTensorMode does not support; of one each it does. The Work of the last is returned.
-_ONE_BY_ONE = {
-    "c10d.allreduce_coalesced_": lambda t, rest: torch.ops.c10d.allreduce_(list(t), *rest[:2], None),
-    "c10d.allgather_into_tensor_coalesced_": lambda t, rest: torch.ops.c10d._allgather_base_(*t, rest[0]),
-    "c10d.reduce_scatter_tensor_coalesced_": lambda t, rest: torch.ops.c10d._reduce_scatter_base_(*t, *rest[:2])}
+    except _NEEDS_NUMBERS as error:
+        raise TraceError(f"{name} [{module}] cannot run on fake tensors, which hold no numbers; use --real") from error
 
 
 def _tensors(tree):
@@ -246,26 +220,12 @@ def _written(func, args, kwargs):
     return _tensors([value for a, value in given if a.alias_info and a.alias_info.is_write])
 
 
-def _number(value):
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": str(value)}
-    return value if value is None or isinstance(value, (bool, int, float)) else {"s": str(value)}
-
-
 def _script_object(value):
     with contextlib.suppress(Exception):
         return {"group": _ranks(dist.ProcessGroup.unbox(value))}
     with contextlib.suppress(Exception):
         return {"reduce": str(dist.ReduceOp.unbox(value).op).split(".")[-1]}
     return {"s": str(value).split(" object")[0]}
-
-
-def _ranks(group):
-    return list(dist.get_process_group_ranks(group))
-
-
-def _at(module):
-    return f" [{module}]" if module else ""
 
 
 def _local(tensor):
@@ -291,7 +251,8 @@ class Memory:
             keys = ("tensor", "storage", "offset", "shape", "strides", "dtype")
             self.records.append(dict(zip(keys, (len(self.records), *geometry))))
             if used and new:
-                self.records[-1]["digest"] = _digest(tensor)
+                content = _bytes(tensor)
+                self.records[-1]["digest"] = content and hashlib.sha1(content).hexdigest()[:12]
         return self._number_of[geometry]
 
     def knows(self, tensor):
@@ -319,13 +280,6 @@ def _bytes(tensor):
     with _disable_current_modes():
         storage = tensor.untyped_storage().cpu()
         return ctypes.string_at(storage.data_ptr(), storage.nbytes())
-
-
-def _digest(tensor):
-    """Of the elements in their order: 12 hexadecimal digits; None of a fake tensor."""
-    with _disable_current_modes():
-        content = _bytes(tensor.detach().clone(memory_format=torch.contiguous_format))
-    return content and hashlib.sha1(content).hexdigest()[:12]
 
 
 class Places:
@@ -392,50 +346,41 @@ class Places:
 
 
 class Audit:
-    """Finds memory that changed between recorded operations."""
+    """Finds kernels outside the dispatcher: hashes each storage after a recorded write and before the next recorded use."""
 
     def __init__(self):
-        self._hashes, self.findings = {}, []  # storage -> its hash, and the operation that left it so
+        self._left, self.findings = {}, []  # storage -> its hash, and the operation that left it so
 
     def before(self, operations, name, tree):
         for storage, content in self._contents(tree):
-            known, since = self._hashes.get(storage, (None, ""))
+            known, since = self._left.get(storage, (None, ""))
             if known not in (None, content):
                 self.findings.append(f"between {since} and @{len(operations)} {name}")
-            self._hashes[storage] = content, f"@{len(operations)} {name}"
+            self._left[storage] = content, f"@{len(operations)} {name}"
 
     def after(self, operations, tree, known=True):
-        last = f"@{len(operations)}"
-        self._hashes.update({storage: (content if known else None, last) for storage, content in self._contents(tree)})
+        for storage, content in self._contents(tree):
+            self._left[storage] = content if known else None, f"@{len(operations)}"
 
     def _contents(self, tree):
         tensors = [_local(t) for t in _tensors(tree)]
-        if any(isinstance(t, FakeTensor) for t in tensors):
-            raise TraceError("the audit hashes memory, and fake tensors have none; use --real")
         return [(t.untyped_storage()._cdata, hashlib.blake2b(_bytes(t) or b"").digest()) for t in tensors]
-
-    def report(self):
-        if self.findings:
-            raise TraceError("memory changed outside the dispatcher, so a trace would not hold what the step did; turn that "
-                             "fused kernel off:\n  " + "\n  ".join(self.findings[:20]))
 
 
 def _write(recorder, target):
     """JSON lines, gzipped; there only when complete."""
-    packages = {"torch": "torch", "megatron": "megatron-core", "mcore_bridge": "mcore-bridge", "peft": "peft"}
-    versions = {}
-    for module in packages.keys() & sys.modules.keys():
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[packages[module]] = importlib.metadata.version(packages[module])
+    packages = ("torch", "megatron.core", "mcore_bridge", "peft")
+    versions = {p: sys.modules[p].__version__ for p in packages if hasattr(sys.modules.get(p), "__version__")}
+    params = {name: {"shape": list(_local(p).shape), "grad": p.requires_grad, "marks": _marks(p)}
+              for name, p in recorder.parameters}
     header = {"format": "sumonce-trace", "version": 1, "axis": "tp", "size": target.size, "rank": target.rank,
-              "group": target.group, "versions": dict(sorted(versions.items())),
-              "params": {name: {"shape": list(_local(p).shape), "grad": p.requires_grad, "marks": _marks(p)}
-                         for name, p in recorder.parameters}}
+              "group": target.group, "versions": versions, "params": params}
     part = target.path.with_suffix(".part")
     with open(part, "wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
         for record in [header, *recorder.memory.records, *recorder.operations]:
             packed.write(json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n")
     os.replace(part, target.path)
+    target.operations = len(recorder.operations)
 
 
 def _marks(parameter):
@@ -444,140 +389,101 @@ def _marks(parameter):
     return marks | ({"placements": str(parameter.placements)} if hasattr(parameter, "placements") else {})
 
 
-# ---- the traces of a proof, one after the other in one process --------------------------------------------------------------
-
-
 def main(argv=None):
-    """Exit code 0: all traces are written. 1: the step failed, or hides writes. 4: wrong usage."""
+    """The traces of a proof, one after the other. Exit code 0: made. 1: the step failed, or hides writes. 4: wrong usage."""
     options = _parse(sys.argv[1:] if argv is None else argv)
     os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # compiled regions run eagerly
     try:
         step = _load(options.job)
-        made = _prepare(options)
+        if options.out.exists() and any(options.out.iterdir()) and not options.force:
+            raise TraceError(f"{options.out} exists and is not empty; name another with --out, or pass --force")
     except TraceError as error:
         print(f"sumonce_trace: error: {error}", file=sys.stderr)
         return 4
+    options.out.mkdir(parents=True, exist_ok=True)
+    for path in options.out.glob("tp*.rank*.jsonl*"):
+        path.unlink()
     n = options.tp[0]
     for size, rank in [(n, r) for r in range(n)] + [(2 * n, 0), (1, 0)]:
-        # A process of its own for what frameworks keep in globals; all that the job imported is there already.
-        child = os.fork()
+        sys.stdout.flush()
+        child = os.fork()  # what frameworks keep in globals ends with it; all that the job imported is there already
         if child == 0:
-            os._exit(_make(step, options, size, rank, made))
+            code = _make(step, options, size, rank)
+            sys.stdout.flush()
+            os._exit(code)
         if os.waitpid(child, 0)[1] != 0:
             return 1
-    for path in made.iterdir():
-        os.replace(path, options.out / path.name)
-    made.rmdir()
     print(f"sumonce prove --trace {options.out}")
     return 0
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        self.exit(4, f"sumonce_trace: error: {message}\n")
-
-
 def _parse(argv):
-    parser = _Parser(prog="python -m sumonce_trace", formatter_class=argparse.RawDescriptionHelpFormatter, description=(
+    parser = argparse.ArgumentParser("python -m sumonce_trace", formatter_class=argparse.RawTextHelpFormatter, description=(
         "python -m sumonce_trace job.py:step --tp 2,4\n"
         "python -m sumonce_trace job.py:step --tp 2,4 --real --audit --out traces\n\n"
         "Makes the traces that `sumonce prove --trace` needs: each rank of the first size, rank 0 of the second, and the\n"
         "unsharded one. step(tp_size) builds the model and runs one step inside `with sumonce_trace.trace(model):`. A process\n"
         "group of tp_size ranks is there, whose collectives do nothing; tensors are fake, with shapes and no content."))
-    parser.add_argument("job", metavar="JOB.py:STEP", help="a file, or a module, and a function in it")
-    parser.add_argument("--tp", required=True, help="n,2n: the two sizes, such as 2,4. At 2n a shard has 2 or more of each extent")
+    parser.error = lambda message: parser.exit(4, f"sumonce_trace: error: {message}\n")
+    parser.add_argument("job", metavar="JOB.py:STEP", help="a file and a function in it")
+    parser.add_argument("--tp", required=True, help="n,2n, such as 2,4; at 2n every extent of a shard is 2 or more")
     parser.add_argument("--out", type=Path, default=Path("traces"), help="folder, default %(default)s")
     parser.add_argument("--force", action="store_true", help="replace the traces that are there")
     parser.add_argument("--real", action="store_true", help="real tensors, for a step that reads numbers; gives digests")
     parser.add_argument("--audit", action="store_true", help="find kernels outside the dispatcher; with --real, 3 x slower")
     options = parser.parse_args(argv)
-    sizes = re.fullmatch(r"(\d+),(\d+)", options.tp)
-    if not sizes or int(sizes[1]) < 2 or int(sizes[2]) != 2 * int(sizes[1]):
+    sizes = [int(size) if size.isdecimal() else 0 for size in options.tp.split(",")]
+    if len(sizes) != 2 or sizes[0] < 2 or sizes[1] != 2 * sizes[0]:
         parser.error(f"--tp {options.tp}: expected n,2n with n of 2 or more, such as 2,4; one size proves nothing")
     if options.audit and not options.real:
         parser.error("--audit hashes memory, and fake tensors have none; add --real")
-    options.tp = int(sizes[1]), int(sizes[2])
+    options.tp = sizes
     return options
 
 
 def _load(job):
     """The function that JOB.py:STEP names."""
-    place, colon, name = job.rpartition(":")
-    if not colon or not name or not place:
-        raise TraceError(f"'{job}': expected JOB.py:STEP, a file and a function in it")
-    if place.endswith(".py"):
-        if not Path(place).is_file():
-            raise TraceError(f"{place}: no such file")
-        sys.path.insert(0, str(Path(place).resolve().parent))
-        place = Path(place).stem
-    module = importlib.import_module(place)
-    step = getattr(module, name, None)
+    place, _, name = job.rpartition(":")
+    if not Path(place).is_file():
+        raise TraceError(f"'{job}': expected JOB.py:STEP, a file that is there and a function in it")
+    sys.path.insert(0, str(Path(place).resolve().parent))
+    module = importlib.import_module(Path(place).stem)
+    step = vars(module).get(name)
     if not inspect.isfunction(step):
         functions = [n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__]
-        near = difflib.get_close_matches(name, functions, 1) or functions[:1]
+        near = difflib.get_close_matches(name, functions, 1)
         raise TraceError(f"{job}: no function '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""))
-    try:
-        inspect.signature(step).bind(2)
-    except TypeError as error:
-        raise TraceError(f"{job}: {error}; expected {name}(tp_size)") from error
     return step
 
 
-def _prepare(options):
-    """An empty folder for the traces until all are there."""
-    old = [p for p in options.out.glob("tp*.rank*.jsonl*")]
-    if options.out.exists() and not options.force and any(options.out.iterdir()):
-        raise TraceError(f"{options.out} exists and is not empty; name another with --out, or pass --force")
-    made = options.out / "unfinished"
-    made.mkdir(parents=True, exist_ok=True)
-    for path in [*old, *made.iterdir()]:
-        path.unlink()
-    return made
-
-
-def _make(step, options, size, rank, folder):
-    """One trace, in the forked process. The exit code."""
-    path = folder / f"tp{size}.rank{rank}.jsonl.gz"
-    _request[:] = [SimpleNamespace(path=path, size=size, rank=rank, group=list(range(size)), audit=options.audit)]
+def _make(step, options, size, rank):
+    """One trace, in the forked process, of a group whose collectives do nothing. The exit code."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    path, start = options.out / f"tp{size}.rank{rank}.jsonl.gz", time.monotonic()
     place = f"{options.job} at tp {size}, rank {rank}"
-    start = time.monotonic()
+    target = SimpleNamespace(path=path, size=size, rank=rank, group=list(range(size)), audit=options.audit, operations=0)
+    _requests.append(target)
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "localhost"}
     try:
-        with _world(size, rank), contextlib.nullcontext() if options.real else _fake_tensors():
+        torch.manual_seed(1)
+        dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
+        dist.init_process_group = lambda *args, **kwargs: None  # should the job ask for one itself
+        with contextlib.nullcontext() if options.real else _fake_tensors():
             step(size)
-        if not path.exists():
+        if not target.operations:
             raise TraceError("the step returned without `with sumonce_trace.trace(model)`")
-    except TraceError as error:
-        print(f"sumonce_trace: error: {place}: {_line_of(error, step)}{error}", file=sys.stderr)
+    except Exception as error:
+        if not isinstance(error, TraceError):
+            traceback.print_exc()
+        frames = [f"{f.filename}:{f.lineno}: " for f in traceback.extract_tb(error.__traceback__)
+                  if f.filename not in (__file__, contextlib.__file__) and "/torch/" not in f.filename]
+        cure = "" if options.real or isinstance(error, TraceError) else "; try --real"
+        print(f"sumonce_trace: error: {place}: {''.join(frames[-1:])}{error}{cure}", file=sys.stderr)
         return 1
-    except Exception:
-        traceback.print_exc()
-        print(f"sumonce_trace: error: {place} failed" + ("" if options.real else "; try --real"), file=sys.stderr)
-        return 1
-    with gzip.open(path, "rt") as lines:
-        count = sum(line.startswith('{"op"') for line in lines)
-    print(f"{path.name}: {count} operations, {time.monotonic() - start:.1f} s", file=sys.stderr)
+    print(f"{path.name}: {target.operations} operations, {time.monotonic() - start:.1f} s", file=sys.stderr)
     return 0
 
 
-def _line_of(error, step):
-    """Where in the user's own code, if it was there."""
-    ours = (__file__, contextlib.__file__)
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in ours and "/torch/" not in f.filename]
-    return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
-
-
-@contextlib.contextmanager
-def _world(size, rank):
-    """A process group whose collectives do nothing, for a job that may ask for one itself."""
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "localhost"}
-    torch.manual_seed(1)
-    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
-    dist.init_process_group = lambda *args, **kwargs: None
-    yield
-
-
-@contextlib.contextmanager
 def _fake_tensors():
     """Module.to() and its like swap parameters, which fake ones do not allow: here they replace the content, as of real ones.
     Attributes on parameters, marks among them, stay."""
@@ -590,8 +496,7 @@ def _fake_tensors():
         module._buffers.update({name: b if b is None else change(b) for name, b in module._buffers.items()})
         return module
     torch.nn.Module._apply = apply
-    with fake_tensor.FakeTensorMode(allow_non_fake_inputs=True):
-        yield
+    return fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
 
 
 if __name__ == "__main__":

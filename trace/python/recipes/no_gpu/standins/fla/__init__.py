@@ -1,0 +1,1 @@
+"""What GatedDeltaNet imports. Its own reference path runs (deterministic_mode)."""
