@@ -8,7 +8,6 @@ buffers need no bookkeeping. Needs nothing but PyTorch. The format is that of do
         forward_backward_and_finalize()
 
 In one process, without GPUs, peers or memory, the four traces of a proof: python -m sumonce_trace --help
-
 One trace at a time, from one thread. The same job gives the same bytes."""
 import argparse, contextlib, ctypes, difflib, gzip, hashlib, importlib, inspect, json, math, os, re, sys, time, traceback
 from pathlib import Path
@@ -39,12 +38,11 @@ def trace(model, out=None, *, group=None, inputs=None, name_of=checkpoint_name, 
     """Records what runs inside on this rank, and writes it on leaving. All ranks of `group` call it.
 
     model: the outermost module. A parameter's gradient is its `main_grad` or `grad`; on entering, zero or not there.
-    out: folder; under `python -m sumonce_trace` it is given there, as are `group`, `audit` and `force`.
+    out: folder, in which a trace is written over only by `force`; `python -m sumonce_trace` gives it, and what follows.
     group: the tensor-parallel process group, default the world; every other axis is of size 1.
     inputs: name -> tensor that every rank is given alike (labels, a loss mask). What the model is called with is found
       without it. Any other tensor from outside is recorded with a digest of its storage, unless it is a fake one.
     audit: refuses a step in which memory changes between recorded operations. Real tensors only, 3 x slower.
-    force: writes over a trace that is there.
     Yields the Recorder. Raises TraceError before the step (a trace is there, several axes, gradients that are not zero),
     in it (an operation that fake tensors cannot do), or after it (hidden writes; nothing recorded)."""
     target = _target(out, group, audit, force)
@@ -107,8 +105,12 @@ class Recorder(TorchDispatchMode):
         if any(hasattr(t, "__tensor_flatten__") for t in types):
             return NotImplemented  # DTensor and the like: what they do to their local tensors comes next
         name = str(func).removesuffix(".default")
-        if _SKIPPED.match(name) or self._is_rehearsal([args, kwargs]):
+        if self._is_rehearsal([args, kwargs]):
             return func(*args, **kwargs)
+        if _SKIPPED.match(name):
+            result = func(*args, **kwargs)
+            self.memory.number_all(result)  # what it made is not from outside
+            return result
         record = self._record_functional if name in _FUNCTIONAL else self._record
         return record(func, name, args, kwargs, *self.places.now())
 
@@ -120,17 +122,18 @@ class Recorder(TorchDispatchMode):
         written = _written(func, args, kwargs)
         operation = {"op": name, "args": self._encode(args)}
         keywords = {k: self._encode(v) for k, v in kwargs.items() if k not in _NOT_RECORDED}
+        at = f"@{len(self.operations)} {name} [{module}]"
         if self.audit:
-            self.audit.before(self.operations, f"{name} [{module}]", [args, kwargs])
+            self.audit.look(at, [args, kwargs], compare=True)
         result = _call(func, name, args, kwargs, module)
         if self._is_rehearsal(result):
             return result
         if self.audit:
             collective = name.startswith("c10d.")  # its outputs come later
-            self.audit.after(self.operations, [written, args if collective else result], known=not collective)
+            self.audit.look(at, [written, args if collective else result], known=not collective)
         if name == "aten._local_scalar_dense":
             keywords["value"] = self._encode(result)
-        self._append(operation, module, phase, _tensors(result), kwargs=keywords, writes=written)
+        self._append(operation, module, phase, result, kwargs=keywords, writes=written)
         return result
 
     def _record_functional(self, func, name, args, kwargs, module, phase):
@@ -147,8 +150,8 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _append(self, operation, module, phase, results, writes=(), kwargs=None):
-        out, writes = ([self.memory.number(t) for t in tensors] for tensors in (results, writes))
-        operation |= {"out": out, "phase": phase, "kwargs": kwargs, "writes": writes, "module": module}
+        out, written = self.memory.number_all(results), self.memory.number_all(writes)
+        operation |= {"out": out, "phase": phase, "kwargs": kwargs, "writes": written, "module": module}
         self.operations.append({k: v for k, v in operation.items() if v or k not in ("kwargs", "writes", "module")})
 
     def _encode(self, value):
@@ -158,8 +161,7 @@ class Recorder(TorchDispatchMode):
             return [self._encode(v) for v in value]
         if isinstance(value, float) and not math.isfinite(value):
             return {"float": str(value)}
-        plain = value is None or isinstance(value, (bool, int, float))
-        return value if plain else _script_object(value) if isinstance(value, torch.ScriptObject) else {"s": str(value)}
+        return value if value is None or isinstance(value, (bool, int, float)) else _object(value)
 
     def name_tensors(self, inputs):
         """Names what is there before the step."""
@@ -171,7 +173,7 @@ class Recorder(TorchDispatchMode):
                 raise TraceError(f"the gradient of {name} is not zero on entering: zero_grad() first")
             self.memory.number(gradient)
         if self.audit:
-            self.audit.after(self.operations, [t for _, t in self.parameters + self.buffers + self._gradients()])
+            self.audit.look("the beginning", [t for _, t in self.parameters + self.buffers + self._gradients()])
 
     def finish(self):
         """Names the gradients that are there after the step; looks once more for hidden writes."""
@@ -180,15 +182,15 @@ class Recorder(TorchDispatchMode):
         for name, gradient in self._gradients():
             self.memory.name(gradient, "grad", name)
         if self.audit:
-            self.audit.before(self.operations, "the end", [t for _, t in self.parameters + self._gradients()])
+            self.audit.look("the end", [t for _, t in self.parameters + self._gradients()], compare=True)
             if self.audit.findings:
                 raise TraceError("memory changed outside the dispatcher, so a trace would not hold what the step did; turn "
                                  "that fused kernel off:\n  " + "\n  ".join(self.audit.findings[:20]))
 
     def _gradients(self):
         """(name, tensor) of each: `main_grad`, as Megatron has it, before `grad`."""
-        pairs = [(n, p.grad if getattr(p, "main_grad", None) is None else p.main_grad) for n, p in self.parameters]
-        return [(name, gradient) for name, gradient in pairs if gradient is not None]
+        pairs = ((n, p.grad if getattr(p, "main_grad", None) is None else p.main_grad) for n, p in self.parameters)
+        return [pair for pair in pairs if pair[1] is not None]
 
 
 _NEEDS_NUMBERS = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException,
@@ -220,7 +222,7 @@ def _written(func, args, kwargs):
     return _tensors([value for a, value in given if a.alias_info and a.alias_info.is_write])
 
 
-def _script_object(value):
+def _object(value):
     with contextlib.suppress(Exception):
         return {"group": _ranks(dist.ProcessGroup.unbox(value))}
     with contextlib.suppress(Exception):
@@ -254,6 +256,9 @@ class Memory:
                 content = _bytes(tensor)
                 self.records[-1]["digest"] = content and hashlib.sha1(content).hexdigest()[:12]
         return self._number_of[geometry]
+
+    def number_all(self, tree):
+        return [self.number(t) for t in _tensors(tree)]
 
     def knows(self, tensor):
         return _local(tensor).untyped_storage()._cdata in self._storages
@@ -351,33 +356,30 @@ class Audit:
     def __init__(self):
         self._left, self.findings = {}, []  # storage -> its hash, and the operation that left it so
 
-    def before(self, operations, name, tree):
-        for storage, content in self._contents(tree):
-            known, since = self._left.get(storage, (None, ""))
-            if known not in (None, content):
-                self.findings.append(f"between {since} and @{len(operations)} {name}")
-            self._left[storage] = content, f"@{len(operations)} {name}"
-
-    def after(self, operations, tree, known=True):
-        for storage, content in self._contents(tree):
-            self._left[storage] = content if known else None, f"@{len(operations)}"
-
-    def _contents(self, tree):
-        tensors = [_local(t) for t in _tensors(tree)]
-        return [(t.untyped_storage()._cdata, hashlib.blake2b(_bytes(t) or b"").digest()) for t in tensors]
+    def look(self, at, tree, compare=False, known=True):
+        for tensor in map(_local, _tensors(tree)):
+            storage, content = tensor.untyped_storage()._cdata, hashlib.blake2b(_bytes(tensor) or b"").digest()
+            left, since = self._left.get(storage, (None, ""))
+            if compare and left not in (None, content):
+                self.findings.append(f"between {since} and {at}")
+            self._left[storage] = content if known else None, at
 
 
-def _write(recorder, target):
-    """JSON lines, gzipped; there only when complete."""
+def records(recorder, target):
+    """The lines of a trace file. target: size, rank and group (world ranks) of the axis."""
     packages = ("torch", "megatron.core", "mcore_bridge", "peft")
     versions = {p: sys.modules[p].__version__ for p in packages if hasattr(sys.modules.get(p), "__version__")}
     params = {name: {"shape": list(_local(p).shape), "grad": p.requires_grad, "marks": _marks(p)}
               for name, p in recorder.parameters}
     header = {"format": "sumonce-trace", "version": 1, "axis": "tp", "size": target.size, "rank": target.rank,
               "group": target.group, "versions": versions, "params": params}
-    part = target.path.with_suffix(".part")
+    return [header, *recorder.memory.records, *recorder.operations]
+
+
+def _write(recorder, target):
+    part = target.path.with_suffix(".part")  # the file is there only when complete
     with open(part, "wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-        for record in [header, *recorder.memory.records, *recorder.operations]:
+        for record in records(recorder, target):
             packed.write(json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n")
     os.replace(part, target.path)
     target.operations = len(recorder.operations)
@@ -403,27 +405,25 @@ def main(argv=None):
     options.out.mkdir(parents=True, exist_ok=True)
     for path in options.out.glob("tp*.rank*.jsonl*"):
         path.unlink()
-    n = options.tp[0]
-    for size, rank in [(n, r) for r in range(n)] + [(2 * n, 0), (1, 0)]:
+    for size, rank in [*((options.tp[0], r) for r in range(options.tp[0])), (options.tp[1], 0), (1, 0)]:
         sys.stdout.flush()
-        child = os.fork()  # what frameworks keep in globals ends with it; all that the job imported is there already
+        child = os.fork()  # with it ends what frameworks keep in globals; all that the job imports is there
         if child == 0:
             code = _make(step, options, size, rank)
             sys.stdout.flush()
             os._exit(code)
-        if os.waitpid(child, 0)[1] != 0:
+        if os.waitpid(child, 0)[1]:
             return 1
     print(f"sumonce prove --trace {options.out}")
     return 0
 
 
 def _parse(argv):
-    parser = argparse.ArgumentParser("python -m sumonce_trace", formatter_class=argparse.RawTextHelpFormatter, description=(
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawTextHelpFormatter, usage=(
         "python -m sumonce_trace job.py:step --tp 2,4\n"
-        "python -m sumonce_trace job.py:step --tp 2,4 --real --audit --out traces\n\n"
-        "Makes the traces that `sumonce prove --trace` needs: each rank of the first size, rank 0 of the second, and the\n"
-        "unsharded one. step(tp_size) builds the model and runs one step inside `with sumonce_trace.trace(model):`. A process\n"
-        "group of tp_size ranks is there, whose collectives do nothing; tensors are fake, with shapes and no content."))
+        "       python -m sumonce_trace job.py:step --tp 2,4 --real --audit --out traces"), description=(
+        "Makes the traces of a proof: each rank of size n, rank 0 of 2n, the unsharded one. step(tp_size) builds the model and\n"
+        "runs one step inside `with sumonce_trace.trace(model):`. Its process group's collectives do nothing; tensors are fake."))
     parser.error = lambda message: parser.exit(4, f"sumonce_trace: error: {message}\n")
     parser.add_argument("job", metavar="JOB.py:STEP", help="a file and a function in it")
     parser.add_argument("--tp", required=True, help="n,2n, such as 2,4; at 2n every extent of a shard is 2 or more")
@@ -442,7 +442,6 @@ def _parse(argv):
 
 
 def _load(job):
-    """The function that JOB.py:STEP names."""
     place, _, name = job.rpartition(":")
     if not Path(place).is_file():
         raise TraceError(f"'{job}': expected JOB.py:STEP, a file that is there and a function in it")
@@ -460,7 +459,6 @@ def _make(step, options, size, rank):
     """One trace, in the forked process, of a group whose collectives do nothing. The exit code."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
     path, start = options.out / f"tp{size}.rank{rank}.jsonl.gz", time.monotonic()
-    place = f"{options.job} at tp {size}, rank {rank}"
     target = SimpleNamespace(path=path, size=size, rank=rank, group=list(range(size)), audit=options.audit, operations=0)
     _requests.append(target)
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "localhost"}
@@ -478,15 +476,14 @@ def _make(step, options, size, rank):
         frames = [f"{f.filename}:{f.lineno}: " for f in traceback.extract_tb(error.__traceback__)
                   if f.filename not in (__file__, contextlib.__file__) and "/torch/" not in f.filename]
         cure = "" if options.real or isinstance(error, TraceError) else "; try --real"
-        print(f"sumonce_trace: error: {place}: {''.join(frames[-1:])}{error}{cure}", file=sys.stderr)
+        print(f"sumonce_trace: error: {options.job} at tp {size}, rank {rank}: {''.join(frames[-1:])}{error}{cure}", file=sys.stderr)
         return 1
     print(f"{path.name}: {target.operations} operations, {time.monotonic() - start:.1f} s", file=sys.stderr)
     return 0
 
 
 def _fake_tensors():
-    """Module.to() and its like swap parameters, which fake ones do not allow: here they replace the content, as of real ones.
-    Attributes on parameters, marks among them, stay."""
+    """Module.to() and its like swap parameters, which fake ones do not allow; here the marked parameter gets new content."""
     def apply(module, change, recurse=True):
         for child in module.children() if recurse else ():
             apply(child, change)
