@@ -394,6 +394,7 @@ def _marks(parameter):
 def main(argv=None):
     """The traces of a proof, one after the other. Exit code 0: made. 1: the step failed, or hides writes. 4: wrong usage."""
     options = _parse(sys.argv[1:] if argv is None else argv)
+    from torch.testing._internal.distributed.fake_pg import FakeStore  # once, before the forks
     os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # compiled regions run eagerly
     try:
         step = _load(options.job)
@@ -409,7 +410,7 @@ def main(argv=None):
         sys.stdout.flush()
         child = os.fork()  # with it ends what frameworks keep in globals; all that the job imports is there
         if child == 0:
-            code = _make(step, options, size, rank)
+            code = _make(step, options, size, rank, FakeStore())
             sys.stdout.flush()
             os._exit(code)
         if os.waitpid(child, 0)[1]:
@@ -455,16 +456,15 @@ def _load(job):
     return step
 
 
-def _make(step, options, size, rank):
+def _make(step, options, size, rank, store):
     """One trace, in the forked process, of a group whose collectives do nothing. The exit code."""
-    from torch.testing._internal.distributed.fake_pg import FakeStore
     path, start = options.out / f"tp{size}.rank{rank}.jsonl.gz", time.monotonic()
     target = SimpleNamespace(path=path, size=size, rank=rank, group=list(range(size)), audit=options.audit, operations=0)
     _requests.append(target)
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "localhost"}
     try:
         torch.manual_seed(1)
-        dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
+        dist.init_process_group("fake", store=store, rank=rank, world_size=size)
         dist.init_process_group = lambda *args, **kwargs: None  # should the job ask for one itself
         with contextlib.nullcontext() if options.real else _fake_tensors():
             step(size)

@@ -1,17 +1,17 @@
 """Random SPMD programs, right and wrong, with the numerical truth of every gradient, for the prover's soundness.
 
     python tests/peers/trace/random_programs.py --count 10000 --seed 7 --out random_programs.jsonl.gz
-    SUMONCE_RANDOM_PROGRAMS=random_programs.jsonl.gz ctest -R random_programs
 
 A program is a stack of blocks (MLP, gated MLP, attention, LoRA, whole-sequence regions, tied norms) over x [s, b, h] in
-float64, with or without sequence parallelism. Each place that communicates takes a right or a wrong pair of collectives, each
-replicated parameter a right or a wrong finalizer. Two gloo ranks run it and are traced; their gradients are compared with the
-unsharded program's. A third process, of a group whose collectives do nothing, traces size 4 and size 1.
+float64, with or without sequence parallelism. Each place that communicates takes a right or a wrong pair of
+collectives, each replicated parameter a right or a wrong finalizer. Two gloo ranks run it and are traced; their
+gradients are compared with the unsharded program's. A third process, of a group whose collectives do nothing, traces
+sizes 4 and 1.
 
-Out, JSON lines, gzipped: {"program", "truth"}, then each trace behind {"trace_of", "size", "rank"}. Truth of a parameter, to a
-relative 1e-8: `right`; `every_rank_times` a: each rank has a times its part of the reference; `sum_of_ranks_times`: the ranks'
-sum is that times the reference (replicated parameters); `zero`: the reference is zero, so numbers say nothing. The same seed
-gives the same bytes. 0 programs fail or the first one's number is in the error."""
+Out, as tests/data/traces/random_programs.jsonl.gz: {"program", "truth"}, then each trace behind {"trace_of", "size",
+"rank"}. Truth of a parameter, to a relative 1e-8: `right`; `every_rank_times` a: each rank has a times its part of the
+reference; `sum_of_ranks_times` a: the ranks' sum is a times the reference, of replicated parameters; `zero`: the
+reference is zero, so numbers say nothing. The same seed gives the same bytes."""
 import argparse
 import gzip
 import json
@@ -19,6 +19,7 @@ import multiprocessing
 import random
 import sys
 import tempfile
+from collections import namedtuple
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -41,6 +42,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder, gzip.GzipFile("", "wb", fileobj=open(options.out, "wb"), mtime=0) as out:
         pipes, workers = [], []
@@ -52,7 +54,7 @@ def main():
             pipes.append(receive)
         for number in range(options.count):
             ranks, (whole, twice) = [pipes[r].recv() for r in (0, 1)], pipes[2].recv()
-            truth = truth_of(whole.gradients, [r.gradients for r in ranks], ranks[0].shards)
+            truth = truth_of(whole.gradients, [r.gradients for r in ranks], whole.cuts)
             write(out, {"program": number, "truth": truth})
             for run in (whole, *ranks, twice):
                 write(out, {"trace_of": number, "size": run.size, "rank": run.rank}, *run.records)
@@ -68,18 +70,28 @@ def write(out, *records):
 # ---- truth ---------------------------------------------------------------------------------------------------------------
 
 
-def truth_of(whole, ranks, shards):
-    """name -> what the numbers say. whole: name -> gradient; ranks: the same of each rank; shards: name -> dim or None."""
+def truth_of(whole, ranks, cuts):
+    """name -> what the numbers say. whole: name -> gradient; ranks: the same of each rank; cuts: name -> Cut or None."""
     truth = {}
-    for name, reference in whole.items():
-        dim = shards[name]
-        parts = [reference] * len(ranks) if dim is None else reference.chunk(len(ranks), dim)
-        every = factor(torch.stack([r[name] for r in ranks]), torch.stack(list(parts)))
-        total = factor(sum(r[name] for r in ranks), reference) if dim is None else None
+    for name, numbers in whole.items():
+        reference, found, cut = torch.tensor(numbers), torch.tensor([r[name] for r in ranks]), cuts[name]
+        parts = [part_of(reference, cut, len(ranks), r) for r in range(len(ranks))]
+        every = factor(found, torch.stack(parts))
+        total = factor(found.sum(0), reference) if cut is None else None
         truth[name] = {"right": every is not None and abs(every - 1) <= TOLERANCE}
         truth[name] |= {k: v for k, v in (("every_rank_times", every), ("sum_of_ranks_times", total)) if v is not None}
         truth[name]["zero"] = not bool(reference.abs().max() > 1e-12)
     return truth
+
+
+Cut = namedtuple("Cut", "dim sections")  # each of the sections is cut for itself, as by a rank that cuts its block apart
+
+
+def part_of(whole, cut, size, rank):
+    if cut is None:
+        return whole
+    sections = whole.chunk(cut.sections, cut.dim)
+    return torch.cat([section.chunk(size, cut.dim)[rank] for section in sections], cut.dim)
 
 
 def factor(found, reference):
@@ -116,7 +128,7 @@ def run(seed, number, size, rank):
     for parameter in model.parameters():
         parameter.main_grad = torch.zeros_like(parameter)
         parameter.register_post_accumulate_grad_hook(accumulate)
-    x = torch.randn(S, B, H, dtype=torch.float64, generator=generator(f"{seed} {number} x"))
+    x = torch.randn(S, B, H, generator=generator(f"{seed} {number} x"))
     target = SimpleNamespace(size=size, rank=rank, group=list(range(size)))
     recorder = sumonce_trace.Recorder(model, str, audit=False)
     recorder.name_tensors({"x": x})
@@ -126,8 +138,8 @@ def run(seed, number, size, rank):
     recorder.finish()
     return SimpleNamespace(
         size=size, rank=rank, records=sumonce_trace.records(recorder, target),
-        gradients={n: p.main_grad.clone() for n, p in model.named_parameters()},
-        shards={n: p.shard for n, p in model.named_parameters()})
+        gradients={n: p.main_grad.tolist() for n, p in model.named_parameters()},
+        cuts={n: p.cut for n, p in model.named_parameters()})
 
 
 def accumulate(parameter):
@@ -246,15 +258,13 @@ class Program(nn.Module):
         right = self.choice.random() >= self.wrong
         return self.choice.choice(pairs[:count] if right else pairs[count:])
 
-    def parameter(self, name, *shape, shard=None, partial=None):
-        """shard: the dimension that is cut; partial: whether each rank's gradient is a term, of a replicated one."""
-        scale = 0.5 / shape[-1] ** 0.5
-        whole = torch.randn(*shape, dtype=torch.float64, generator=generator(f"{self.key} {name}")) * scale
+    def parameter(self, name, *shape, cut=None, partial=None):
+        """partial: whether each rank's gradient is a term of the sum, of a replicated one."""
+        whole = torch.randn(*shape, generator=generator(f"{self.key} {name}")) * 0.5 / shape[-1] ** 0.5
         whole = whole + 1 if len(shape) == 1 else whole
-        part = whole if shard is None else whole.chunk(self.world.size, shard)[self.world.rank].contiguous()
-        parameter = nn.Parameter(part)
-        parameter.shard = shard
-        if shard is None:
+        parameter = nn.Parameter(part_of(whole, cut, self.world.size, self.world.rank).contiguous())
+        parameter.cut = cut
+        if cut is None:
             right = ("sum",) if partial else ("none", "none", "average")
             self.marks.append((parameter, self.choice.choice(
                 right if self.choice.random() >= self.wrong else ("none", "sum", "average"))))
@@ -280,32 +290,33 @@ class Norm(nn.Module):
 class Parallel(nn.Module):
     """norm, a column-parallel and a row-parallel layer, around what `inner` does with the rank's own part."""
 
+    sections = 1
+
     def __init__(self, program, width, inner_width):
         super().__init__()
-        self.program, form = program, "shards" if program.sequence_parallel else "whole"
-        self.name = f"{type(self).__name__}{len(program.blocks)}"
+        choice, form = program.choice, "shards" if program.sequence_parallel else "whole"
+        self.name, self.world = f"{type(self).__name__}{len(program.blocks)}", program.world
         self.norm = Norm(program, program.sequence_parallel)
-        self.column = program.parameter(f"{self.name}.column", width, H, shard=0)
-        self.row = program.parameter(f"{self.name}.row", H, inner_width, shard=1)
+        rows = Cut(0, self.sections)
+        self.column = program.parameter(f"{self.name}.column", width, H, cut=rows)
+        self.row = program.parameter(f"{self.name}.row", H, inner_width, cut=Cut(1, 1))
         self.enter, self.leave = program.pair(f"enter_{form}"), program.pair(f"leave_{form}")
-        if program.choice.random() < 0.3:
-            self.column_bias = program.parameter(f"{self.name}.cb", width, shard=0)
-        if program.choice.random() < 0.3:
-            self.row_bias = program.parameter(f"{self.name}.rb", H, partial=program.sequence_parallel)
-        if program.choice.random() < 0.2:  # each rank adds its n-th of it before the sum, or all of it
-            self.term_bias = program.parameter(f"{self.name}.tb", H, partial=False)
-            self.term_share = 1 if program.choice.random() < program.wrong else program.world.size
+        self.column_bias = program.parameter(f"{self.name}.cb", width, cut=rows) if choice.random() < 0.3 else None
+        partial = program.sequence_parallel
+        self.row_bias = program.parameter(f"{self.name}.rb", H, partial=partial) if choice.random() < 0.3 else None
+        # Each rank adds its n-th of it before the sum, or all of it.
+        self.term_bias = program.parameter(f"{self.name}.tb", H, partial=True) if choice.random() < 0.2 else None
+        self.term_share = 1 if choice.random() < program.wrong else self.world.size
 
     def forward(self, x):
-        world = self.program.world
-        y = world.move(self.norm(x), *self.enter)
-        y = self.after_column(y, F.linear(y, self.column, getattr(self, "column_bias", None)))
+        y = self.world.move(self.norm(x), *self.enter)
+        y = self.after_column(y, F.linear(y, self.column, self.column_bias))
         y = self.inner(y)
         y = self.after_row(y, F.linear(y, self.row))
-        if hasattr(self, "term_bias"):
+        if self.term_bias is not None:
             y = y + self.term_bias / self.term_share
-        y = world.move(y, *self.leave)
-        return x + (y + self.row_bias if hasattr(self, "row_bias") else y)
+        y = self.world.move(y, *self.leave)
+        return x + (y if self.row_bias is None else y + self.row_bias)
 
     def after_column(self, x, y):
         return y
@@ -325,6 +336,8 @@ class Mlp(Parallel):
 
 class Glu(Parallel):
     """The rank's rows are cut in two: its gate, its up projection."""
+
+    sections = 2
 
     def __init__(self, program):
         super().__init__(program, 2 * FFN, FFN)
@@ -357,8 +370,8 @@ class Lora(Mlp):
     def __init__(self, program):
         super().__init__(program)
         self.column_A = program.parameter(f"{self.name}.cA", R, H, partial=True)
-        self.column_B = program.parameter(f"{self.name}.cB", FFN, R, shard=0)
-        self.row_A = program.parameter(f"{self.name}.rA", R, FFN, shard=1)
+        self.column_B = program.parameter(f"{self.name}.cB", FFN, R, cut=Cut(0, 1))
+        self.row_A = program.parameter(f"{self.name}.rA", R, FFN, cut=Cut(1, 1))
         # Behind the reduction, of complete values where the sequence is whole.
         self.row_B = program.parameter(f"{self.name}.rB", H, R, partial=program.sequence_parallel)
         self.inside = program.pair("leave_shards" if program.sequence_parallel else "leave_whole")
@@ -372,7 +385,7 @@ class Lora(Mlp):
         return y + F.linear(self.adapter, self.row_B)
 
     def after_row(self, x, y):
-        self.adapter = self.program.world.move(F.linear(x, self.row_A), *self.inside)
+        self.adapter = self.world.move(F.linear(x, self.row_A), *self.inside)
         return y
 
 
@@ -400,18 +413,18 @@ class Tied(nn.Module):
 
     def __init__(self, program):
         super().__init__()
-        self.program, form = program, "shards" if program.sequence_parallel else "whole"
+        self.world, form = program.world, "shards" if program.sequence_parallel else "whole"
         self.norm = Norm(program, program.sequence_parallel)
         self.enter, self.leave = program.pair(f"enter_{form}"), program.pair(f"leave_{form}")
         self.late = program.choice.random() < 0.5
-        self.column = program.parameter(f"tied{len(program.blocks)}.column", FFN, H, shard=0)
-        self.row = program.parameter(f"tied{len(program.blocks)}.row", H, FFN, shard=1)
+        self.column = program.parameter(f"tied{len(program.blocks)}.column", FFN, H, cut=Cut(0, 1))
+        self.row = program.parameter(f"tied{len(program.blocks)}.row", H, FFN, cut=Cut(1, 1))
 
     def forward(self, x):
-        y = self.program.world.move(self.norm(x), *self.enter)
+        y = self.world.move(self.norm(x), *self.enter)
         y = self.norm(y) if self.late else y
         y = F.linear(torch.tanh(F.linear(y, self.column)), self.row)
-        return x + self.norm(self.program.world.move(y, *self.leave))
+        return x + self.norm(self.world.move(y, *self.leave))
 
 
 if __name__ == "__main__":

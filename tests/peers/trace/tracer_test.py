@@ -3,11 +3,9 @@
     python3 tests/peers/trace/tracer_test.py"""
 import contextlib
 import gzip
-import io
 import json
 import multiprocessing
 import os
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -28,11 +26,29 @@ import sumonce_trace  # noqa: E402
 
 
 def run(job, *options, out=None):
-    """The command line's exit code, what it said, and the folder."""
+    """The command line's exit code, what it and its processes said, and the folder."""
     out = out or Path(tempfile.mkdtemp()) / "traces"
-    command = [sys.executable, "-W", "ignore", "-m", "sumonce_trace", f"{HERE}/jobs.py:{job}", "--out", str(out), *options]
-    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(TRACER)}, capture_output=True, text=True)
-    return done.returncode, done.stdout + done.stderr, out
+    with tempfile.TemporaryFile("w+") as said, everything_to(said):
+        try:
+            code = sumonce_trace.main([f"{HERE}/jobs.py:{job}", "--out", str(out), *options])
+        except SystemExit as exit:
+            code = exit.code
+        sys.stdout.flush()
+        said.seek(0)
+        return code, said.read(), out
+
+
+@contextlib.contextmanager
+def everything_to(file):
+    kept = [os.dup(1), os.dup(2)]
+    for descriptor in (1, 2):
+        os.dup2(file.fileno(), descriptor)
+    try:
+        yield
+    finally:
+        for descriptor, old in zip((1, 2), kept):
+            os.dup2(old, descriptor)
+            os.close(old)
 
 
 def read(path):
@@ -167,9 +183,10 @@ class Mistakes(unittest.TestCase):
                 self.assertIn(message, said)
 
     def test_a_job_that_is_not_there(self):
-        with contextlib.redirect_stderr(io.StringIO()) as said:
+        with tempfile.TemporaryFile("w+") as said, everything_to(said):
             self.assertEqual(sumonce_trace.main(["nowhere.py:step", "--tp", "2,4"]), 4)
-        self.assertIn("expected JOB.py:STEP", said.getvalue())
+            said.seek(0)
+            self.assertIn("expected JOB.py:STEP", said.read())
 
     def test_traces_that_are_there_are_kept(self):
         _, _, out = run("right", "--tp", "2,4")

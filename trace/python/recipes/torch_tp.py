@@ -1,9 +1,10 @@
-"""Plain PyTorch tensor parallelism: DTensor's parallelize_module, sequence parallel, with a LoRA adapter.
+"""Plain PyTorch tensor parallelism: DTensor's parallelize_module, sequence parallel, with a LoRA adapter (tried with 2.15).
 
-    python -m sumonce_trace recipes/torch_tp.py:right --tp 2,4 --out traces/torch-tp-right
+    python -m sumonce_trace recipes/torch_tp.py:right --tp 2,4 --real --out traces/torch-tp-right
 
-In `right` the adapter's local gradients are declared partial, so DTensor sums them; in `unreduced` they are not, and each
-rank trains on its own tokens' part."""
+The sequence is the first dimension, so that a reduce-scatter of it needs no copies. In `right` the adapter's local gradients
+are declared partial, and DTensor sums them; in `unreduced` they are not, and each rank keeps its own tokens' part. --real:
+a device mesh reads numbers."""
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -25,11 +26,11 @@ def unreduced(tp_size):
 
 
 class Block(nn.Module):
-    # x: [b, s/tp, h]
+    # x: [s/tp, b, h]
     def __init__(self, adapter_gradients):
         super().__init__()
         self.norm = nn.LayerNorm(HIDDEN)
-        self.w1, self.w2 = nn.Linear(HIDDEN, 2 * HIDDEN), nn.Linear(2 * HIDDEN, HIDDEN)
+        self.w1, self.w2 = (nn.Linear(*size, bias=False) for size in ((HIDDEN, 2 * HIDDEN), (2 * HIDDEN, HIDDEN)))
         self.lora_A, self.lora_B = nn.Linear(HIDDEN, RANK, bias=False), nn.Linear(RANK, HIDDEN, bias=False)
         self.adapter_gradients = adapter_gradients
 
@@ -49,9 +50,9 @@ class Model(nn.Module):
         super().__init__()
         self.blocks = nn.Sequential(Block(adapter_gradients), Block(adapter_gradients))
 
-    def forward(self, x, goal):  # both [b, s, h], the same on every rank, which takes its part of s
+    def forward(self, x, goal):  # both [s, b, h], the same on every rank, which takes its part of s
         rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        x, goal = (t.narrow(1, rank * SEQUENCE // size, SEQUENCE // size) for t in (x, goal))
+        x, goal = (t.narrow(0, rank * SEQUENCE // size, SEQUENCE // size) for t in (x, goal))
         return (self.blocks(x) - goal).pow(2).sum() / (BATCH * SEQUENCE * HIDDEN)
 
 
@@ -60,12 +61,12 @@ def step(tp_size, adapter_gradients):
     if tp_size > 1:
         mesh = init_device_mesh("cpu", (tp_size,), mesh_dim_names=("tp",))
         for block in model.blocks:
-            parallelize_module(block, mesh, {"norm": SequenceParallel(sequence_dim=1),
-                                             "w1": ColwiseParallel(input_layouts=Shard(1)),
-                                             "w2": RowwiseParallel(output_layouts=Shard(1))})
+            parallelize_module(block, mesh, {"norm": SequenceParallel(sequence_dim=0),
+                                             "w1": ColwiseParallel(input_layouts=Shard(0)),
+                                             "w2": RowwiseParallel(output_layouts=Shard(0))})
             for adapter in (block.lora_A, block.lora_B):
                 adapter.weight = nn.Parameter(distribute_tensor(adapter.weight.data, mesh, [Replicate()]))
-    x, goal = torch.zeros(BATCH, SEQUENCE, HIDDEN), torch.zeros(BATCH, SEQUENCE, HIDDEN)
+    x, goal = (torch.zeros(SEQUENCE, BATCH, HIDDEN) for _ in range(2))
     with sumonce_trace.trace(model):
         model(x, goal).backward()
         for parameter in model.parameters():  # the finalizer: DTensor's gradients as their parameters are laid out
