@@ -13,7 +13,7 @@ import argparse, contextlib, ctypes, difflib, gzip, hashlib, importlib, inspect,
 from pathlib import Path
 from types import SimpleNamespace
 
-import torch
+import torch._dynamo  # which torch loads at a mode's first dispatch: rather here than inside a trace
 import torch.distributed as dist
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
@@ -195,7 +195,7 @@ class Recorder(TorchDispatchMode):
 
 _NEEDS_NUMBERS = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException,
                   fake_tensor.UnsupportedOperatorException)
-_Done = type("_Done", (dist.Work,), {"wait": lambda self, timeout=None: True})
+_DONE = type("_Done", (dist.Work,), {"wait": lambda self, timeout=None: True})()  # lives on: C++ holds it weakly
 
 
 def _call(func, name, args, kwargs, module):
@@ -206,7 +206,7 @@ def _call(func, name, args, kwargs, module):
         result = func(*args, **kwargs)
         if name == "c10d._reduce_scatter_base_" and not fake and dist.get_backend() == "gloo":
             dist.Work.unbox(result[1]).wait()  # gloo makes it of pieces, at every wait: they are no operations of the job
-            return result[0], _Done().boxed()
+            return result[0], _DONE.boxed()
         return result
     except _NEEDS_NUMBERS as error:
         raise TraceError(f"{name} [{module}] cannot run on fake tensors, which hold no numbers; use --real") from error
@@ -395,7 +395,7 @@ def main(argv=None):
     """The traces of a proof, one after the other. Exit code 0: made. 1: the step failed, or hides writes. 4: wrong usage."""
     options = _parse(sys.argv[1:] if argv is None else argv)
     from torch.testing._internal.distributed.fake_pg import FakeStore  # once, before the forks
-    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # compiled regions run eagerly
+    torch._dynamo.config.disable = True  # compiled regions run eagerly
     try:
         step = _load(options.job)
         if options.out.exists() and any(options.out.iterdir()) and not options.force:
