@@ -192,6 +192,7 @@ TEST(ProofConsole, TableHoldsForEverySize) {
             R"(PASS  lora/row_flag_missing  tp=4  480 us
   parameter                                           outcome  mechanism    axis  coefficient     class    action  before the finalizer  after it
   decoder.layers.3.self_attention.linear_proj.lora_B  WRONG    MISSING_SUM  tp    none: per rank  partial  none    tp: P                 tp: P     expected
+  cure: set sequence_parallel=true on decoder.layers.3.self_attention.linear_proj.lora_B (cure tried: right, in numbers and for every tp)
   11 parameters RIGHT, for every size of the axes
   holds when tp divides k, tp divides s
 sumonce: 1 passed, 0 failed, 0 skipped

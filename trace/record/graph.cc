@@ -342,6 +342,16 @@ int Graph::Apply(Function function, int id) {
       return Differentiable(call("aten.silu"), {id}, [=, this](int grad) {
         Accumulate(id, derived("aten.silu_backward", grad, id, {}));
       });
+    case Function::kGelu:  // in either form
+      return Differentiable(call("aten.gelu"), {id}, [=, this](int grad) {
+        Accumulate(id, derived("aten.gelu_backward", grad, id, {}));
+      });
+    case Function::kRelu: {
+      const int y = call("aten.relu");
+      return Differentiable(y, {id}, [=, this](int grad) {
+        Accumulate(id, derived("aten.threshold_backward", grad, y, {OfNumber(0)}));
+      });
+    }
     case Function::kSoftplus:
       return Differentiable(call("aten.softplus"), {id}, [=, this](int grad) {
         Accumulate(id, derived("aten.softplus_backward", grad, id, {OfNumber(1), OfNumber(20)}));

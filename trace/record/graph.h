@@ -24,7 +24,7 @@ Argument OfExtents(const Extents& extents);
 Argument OfGroup(const std::vector<int>& ranks);
 Argument OfReduction(std::string_view name);
 
-enum class Function : uint8_t { kExp, kLog, kSigmoid, kSilu, kSoftplus, kRsqrt };
+enum class Function : uint8_t { kExp, kLog, kSigmoid, kSilu, kSoftplus, kGelu, kRelu, kRsqrt };
 
 class Graph {
  public:

@@ -108,6 +108,12 @@ int LowerSigmoid(Graph& graph, const Application& at) {
 int LowerSilu(Graph& graph, const Application& at) {
   return graph.Apply(Function::kSilu, at.operands[0]);
 }
+int LowerGelu(Graph& graph, const Application& at) {
+  return graph.Apply(Function::kGelu, at.operands[0]);
+}
+int LowerSquaredRelu(Graph& graph, const Application& at) {
+  return graph.Square(graph.Apply(Function::kRelu, at.operands[0]));
+}
 int LowerMaxOver(Graph& graph, const Application& at) { return graph.Maximum(at.operands[0]); }
 int LowerSumExp(Graph& graph, const Application& at) {
   return graph.Sum(graph.Apply(Function::kExp, at.operands[0]), {LastOf(at)}, false);
@@ -195,6 +201,8 @@ const std::map<std::string_view, Lowering>& Lowerings() {
       {"Dot", LowerDot},
       {"GatedNorm", LowerGatedNorm},
       {"GdnDecay", LowerGdnDecay},
+      {"Gelu", LowerGelu},
+      {"GeluTanh", LowerGelu},
       {"L2Norm", LowerL2Norm},
       {"Linear", LowerLinear},
       {"Log", LowerLog},
@@ -206,6 +214,7 @@ const std::map<std::string_view, Lowering>& Lowerings() {
       {"Sigmoid", LowerSigmoid},
       {"SigmoidGate", LowerSigmoidGate},
       {"Silu", LowerSilu},
+      {"SquaredRelu", LowerSquaredRelu},
       {"Subtract", LowerSubtract},
       {"SumExp", LowerSumExp},
       {"Swiglu", LowerSwiglu},
