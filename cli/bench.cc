@@ -163,6 +163,14 @@ int Bench(const BenchFlags& given, Context& context) {
     return Refuse(context, there, kAllSkipped);
   if (flags.least > flags.most)
     return Refuse(context, absl::InvalidArgumentError("--min is more than --max"), kUsage);
+  const int64_t element = SizeOf(flags.bench.dtype);
+  if (flags.least < element) {
+    return Refuse(context,
+                  absl::InvalidArgumentError(
+                      absl::StrCat("--min ", flags.least, " is less than one ",
+                                   ToAbsl(Name(flags.bench.dtype)), "; take ", element)),
+                  kUsage);
+  }
   for (int64_t bytes = flags.least; bytes <= flags.most; bytes *= flags.factor)
     flags.bench.bytes.push_back(bytes);
   std::vector<Measured> all;

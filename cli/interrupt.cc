@@ -1,6 +1,7 @@
 #include "cli/interrupt.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <array>
 #include <csignal>
@@ -17,7 +18,12 @@ std::array<struct sigaction, kSignals.size()> previous;
 InterruptWatch::InterruptWatch() {
   interrupted = 0;
   struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_handler = [](int signal) {
+    constexpr char kAnswer[] = "\nsumonce: stopping after this scenario; once more stops at once\n";
+    interrupted = 1;
+    if (signal != SIGINT) return;  // nobody is there to read it
+    if (write(STDERR_FILENO, kAnswer, sizeof kAnswer - 1) < 0) return;
+  };
   action.sa_flags = SA_RESETHAND | SA_RESTART;
   for (size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], &action, &previous[i]);

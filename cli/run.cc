@@ -64,9 +64,25 @@ ScenarioResult Skipped(const Scenario& scenario, const std::string& why) {
   return result;
 }
 
+bool KillsARank(const Scenario& scenario) {
+  return std::any_of(scenario.defects.begin(), scenario.defects.end(), [](const Edit& edit) {
+    const auto* communication = std::get_if<CommunicationEdit>(&edit.kind);
+    return communication && communication->fault.kind == FaultKind::kKilled;
+  });
+}
+
 // Adapters that exports would meet in their place, before anything runs.
 void CheckExports(const RunnerOptions& options, Selection& selection) {
-  if (options.export_dir.empty() || options.overwrite) return;
+  if (options.export_dir.empty()) return;
+  std::error_code made;
+  std::filesystem::create_directories(options.export_dir, made);
+  if (made) {
+    selection.mistakes.push_back(absl::StrCat("sumonce: error: --export-dir ", options.export_dir,
+                                              ": cannot be made: ", made.message(),
+                                              "; give a directory that can be written"));
+    return;
+  }
+  if (options.overwrite) return;
   for (const SelectedRun& run : selection.runs) {
     if (!run.scenario.export_adapter) continue;
     for (const std::string& name : {run.scenario.name, run.scenario.name + "@cured"}) {
@@ -95,6 +111,7 @@ int Run(const RunFlags& flags, Context& context) {
     context.io.err << "sumonce run: " << FromAbsl(costs.status().message()) << '\n';
     return kUsage;
   }
+  Selection selection = Select(flags.selection);
   const auto reason_to_skip = [&](const Scenario& scenario) -> std::string {
     if (!available.ok()) return std::string(FromAbsl(available.message()));
     if (!options.remote) {
@@ -102,6 +119,9 @@ int Run(const RunFlags& flags, Context& context) {
     }
     if (const absl::Status& failure = options.remote->group->failure(); !failure.ok())
       return absl::StrCat("the run's processes are gone: ", failure.message());
+    if (selection.runs.size() > 1 && KillsARank(scenario)) {
+      return "it kills a process and so ends the run of all: run it by itself";
+    }
     return TooFewProcesses(scenario, *options.remote->group, context.program);
   };
   const auto judge = [&](const SelectedRun& run) -> std::vector<ScenarioResult> {
@@ -115,7 +135,6 @@ int Run(const RunFlags& flags, Context& context) {
     if (!costed.ok()) context.io.err << "sumonce run --cost: " << costed.message() << '\n';
     return results;
   };
-  Selection selection = Select(flags.selection);
   const auto report = [&] {
     CheckExports(options, selection);
     if (!flags.save_trace.empty()) SaveTraces(flags.save_trace, selection, context.io.err);

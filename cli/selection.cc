@@ -74,6 +74,12 @@ std::string NoMatch(const std::string& filter, const std::vector<ScenarioFile>& 
 std::vector<ScenarioFile> FindSelected(const SelectionFlags& flags, Selection& selection) {
   const std::vector<std::string> defaults = DefaultScenarioPaths();
   std::vector<std::string> paths = flags.paths.empty() ? defaults : flags.paths;
+  if (std::find(paths.begin(), paths.end(), "") != paths.end()) {
+    selection.mistakes.push_back(
+        "sumonce: error: '' names no scenario, expected a name, a file or a directory; is a "
+        "variable of the shell empty?");
+    return {};
+  }
   for (std::string& path : paths) path = Resolved(path, defaults);
   std::vector<Mistake> mistakes;
   const std::vector<ScenarioFile> files = FindScenarios(paths, mistakes);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "sim/remote/remote.h"
 #include "verify/cures.h"
 #include "verify/expectations.h"
 #include "verify/explain.h"
@@ -43,21 +44,19 @@ class ScenarioRun {
 
   std::vector<ScenarioResult> Run() {
     std::vector<ScenarioResult> results;
-    if (const std::string reason = NothingToFind(); !reason.empty()) {
-      ScenarioResult skipped;
-      skipped.name = scenario_.name;
-      skipped.file = scenario_.file;
-      skipped.mesh = scenario_.mesh;
-      skipped.scenario = &scenario_;
-      skipped.outcome = RunOutcome::kSkip;
-      skipped.skip_reason = reason;
-      return {skipped};
-    }
+    if (const std::string reason = NothingToFind(); !reason.empty())
+      return {Skipped(scenario_.name, reason)};
     results.push_back(Judge(scenario_.name, scenario_.defects, scenario_.expectations));
     if (scenario_.harmless) return results;
     if (scenario_.defects.empty() && scenario_.cures.empty()) return results;
     const std::string broken = gradients_;
     const bool found = !results[0].findings.empty();
+    if (options_.remote && !options_.remote->group->failure().ok()) {
+      results.push_back(Skipped(scenario_.name + "@cured",
+                                absl::StrCat("the run's processes are gone: ",
+                                             options_.remote->group->failure().message())));
+      return results;
+    }
     results.push_back(Judge(scenario_.name + "@cured", CuredEdits(), {}));
     if (!found || (!broken.empty() && broken == gradients_)) {
       Fail(results.back(),
@@ -69,6 +68,17 @@ class ScenarioRun {
   }
 
  private:
+  ScenarioResult Skipped(std::string name, std::string reason) const {
+    ScenarioResult skipped;
+    skipped.name = std::move(name);
+    skipped.file = scenario_.file;
+    skipped.mesh = scenario_.mesh;
+    skipped.scenario = &scenario_;
+    skipped.outcome = RunOutcome::kSkip;
+    skipped.skip_reason = std::move(reason);
+    return skipped;
+  }
+
   // A scenario whose fault is a sum over an axis has nothing to show where that axis has one rank.
   std::string NothingToFind() const {
     const Mesh mesh = *Mesh::Create(scenario_.mesh);

@@ -8,13 +8,28 @@
 namespace sumonce {
 namespace {
 
-// `rule` for the parameters of `glob` only; `!inside`: for the others only.
-FinalizeRule Restrict(FinalizeRule rule, const std::string& glob, bool inside) {
-  rule.claims = [claims = rule.claims, glob, inside](const Param& param,
-                                                     const FinalizeConfig& config) {
-    return GlobMatches(glob, param.name) == inside && claims(param, config);
+// `rule` for the parameters of `glob` only.
+FinalizeRule Restrict(FinalizeRule rule, const std::string& glob) {
+  rule.claims = [claims = rule.claims, glob](const Param& param, const FinalizeConfig& config) {
+    return GlobMatches(glob, param.name) && claims(param, config);
   };
+  rule.only = glob;
   return rule;
+}
+
+bool IsOneName(const std::string& glob) {
+  return !glob.empty() && glob.find_first_of("*?[{") == std::string::npos;
+}
+
+// A rule narrowed to `only` claims nothing of `glob`, as far as the two texts tell.
+bool Apart(const std::string& only, const std::string& glob) {
+  if (IsOneName(only)) return !GlobMatches(glob, only);
+  return !only.empty() && IsOneName(glob) && !GlobMatches(only, glob);
+}
+
+// All that a rule narrowed to `only` claims is of `glob`, as far as the two texts tell.
+bool Covers(const std::string& glob, const std::string& only) {
+  return glob == "*" || glob == only || (IsOneName(only) && GlobMatches(glob, only));
 }
 
 class RuleEffect : public Effect {
@@ -41,23 +56,27 @@ class RuleEffect : public Effect {
     FinalizeStep again{.name = preset.steps[step].name + "_again", .rules = {}};
     for (const FinalizeRule& rule : preset.steps[step].rules) {
       if (rule.name != edit_.rule) continue;
-      again.rules.push_back(Restrict(rule, edit_.param, true));
+      again.rules.push_back(Restrict(rule, edit_.param));
       again.rules.back().divide_by_group = false;
       again.rules.back().name += " again";
     }
     preset.steps.insert(preset.steps.begin() + step + 1, std::move(again));
   }
 
-  // Every rule of this name (earlier edits may have split it) is split into these parameters' and
-  // the others'.
+  // Every rule of this name (earlier edits may have made several) is changed for these parameters:
+  // as a whole where it claims no others, else by a changed copy in front of it, since the first
+  // rule of a step that claims a parameter wins. A rule that claims none of them stays alone, so
+  // many edits of single parameters make no more rules than there are edits.
   void Change(FinalizeStep& step) {
     std::vector<FinalizeRule> rules;
-    for (const FinalizeRule& rule : step.rules) {
-      if (rule.name == edit_.rule) {
-        rules.push_back(Changed(Restrict(rule, edit_.param, true)));
-        rules.push_back(Restrict(rule, edit_.param, false));
+    for (FinalizeRule& rule : step.rules) {
+      if (rule.name != edit_.rule || Apart(rule.only, edit_.param)) {
+        rules.push_back(std::move(rule));
+      } else if (Covers(edit_.param, rule.only)) {
+        rules.push_back(Changed(std::move(rule)));
       } else {
-        rules.push_back(rule);
+        rules.push_back(Changed(Restrict(rule, edit_.param)));
+        rules.push_back(std::move(rule));
       }
     }
     step.rules = std::move(rules);

@@ -32,6 +32,7 @@ struct FinalizeRule {
   bool divide_by_group = false;       // times 1/size before the sum (DDP's gradient scaling)
   bool times_inverse_tokens = false;  // times the runtime number 1/num_tokens, no communication
   std::function<bool(const Param&, const FinalizeConfig&)> claims;
+  std::string only;  // an edited copy, for the parameters of this glob; empty: the framework's own
 };
 
 struct FinalizeStep {
