@@ -211,7 +211,8 @@ TEST(ProofConsole, LostStatementNamesOperationAndReason) {
   }
   EXPECT_THAT(
       ConsoleText({result}, {.proof_only = true}),
-      HasSubstr("  NO_STATEMENT at mlp/Silu#0: not linear in a partial operand (2 parameters)\n"));
+      HasSubstr("  NO_STATEMENT at mlp/Silu#0: not linear in a partial operand (2 parameters)\n"
+                "    below it: p, q\n"));
 }
 
 }  // namespace
