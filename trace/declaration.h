@@ -27,6 +27,8 @@ inline constexpr int kMaxLabels = 28;
 struct Operand {
   int position = 0;  // of the argument
   Labels labels;
+  // Instead of an argument: a part of the result, with the result's extents. Outlives Evaluate.
+  const Value* part = nullptr;
 };
 
 // One result of a local operation.

@@ -71,11 +71,12 @@ Value AllConstants(const Call& call, const LocalRule& rule, const std::vector<Bo
 Value Bind(const Call& call, const LocalRule& rule, std::vector<Bound>& operands) {
   for (size_t i = 0; i < rule.operands.size(); ++i) {
     const Operand& operand = rule.operands[i];
+    const bool part = operand.part != nullptr;
     Bound bound{.operand = &operand,
-                .value = call.value(operand.position),
+                .value = part ? *operand.part : call.value(operand.position),
                 .dims = {},
-                .shape = &call.shape(operand.position),
-                .twice = &call.shape_twice(operand.position),
+                .shape = part ? &call.out_shape(0) : &call.shape(operand.position),
+                .twice = part ? &call.out_shape(0) : &call.shape_twice(operand.position),
                 .linear = rule.addition || ((rule.linear >> i) & 1u) != 0};
     if (bound.value.lost()) return bound.value;
     if (const char* reason = Unusable(bound.value)) return call.Lose(reason);

@@ -13,12 +13,31 @@ LocalDeclaration Product(std::vector<int> positions, std::string_view letters,
   };
 }
 
-// addmm(c, a, b), baddbmm(c, a, b): beta * c + alpha * a b. With beta 0 c is not read.
+// c + part: c is repeated along what it has not, or has once.
+LocalRule SumWith(const Call& call, const Value& part) {
+  const Extents& out = call.out_shape(0);
+  const Extents& added = call.shape(0);
+  const int missing = static_cast<int>(out.size()) - static_cast<int>(added.size());
+  LocalRule rule;
+  rule.addition = true;
+  Operand c{.position = 0};
+  for (int d = 0; d < static_cast<int>(out.size()); ++d) {
+    rule.result.push_back(d);
+    if (d >= missing) c.labels.push_back(added[d - missing] == out[d] ? d : kUnnamed);
+  }
+  rule.operands = {c, {.labels = rule.result, .part = &part}};
+  return rule;
+}
+
+// addmm(c, a, b), baddbmm(c, a, b): beta * c + alpha * a b, where beta and alpha are the same
+// numbers on all ranks and at all sizes (the prover sees to it), so the reference's as well. With
+// beta 0 c is not read.
 Rule AddedProduct(std::string_view letters, std::string_view contracted) {
   return [=](const Call& call) -> std::vector<Value> {
+    const Value product = Evaluate(call, Lettered({1, 2}, letters, Linear(0, 1), contracted));
     const auto beta = call.keyword("beta");
-    if (!beta || beta->value != 0) return {call.Lose("an added product whose beta is not 0")};
-    return {Evaluate(call, Lettered({1, 2}, letters, Linear(0, 1), contracted))};
+    if (product.lost() || (beta && beta->value == 0)) return {product};
+    return {Evaluate(call, SumWith(call, product))};
   };
 }
 

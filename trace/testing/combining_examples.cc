@@ -205,6 +205,24 @@ void AddProducts(Examples& examples) {
     };
     example.uninitialised = true;
     examples[name] = {example};
+    // The bias of a linear layer, and a matrix of the result's extents.
+    for (const bool bias : {true, false}) {
+      Example sum = example;
+      if (bias) sum.operands[0] = batch ? Extents{12, 1, 6} : Extents{6};
+      sum.keywords.clear();
+      sum.uninitialised = false;
+      sum.kernel = [=](const std::vector<Array>& in, const std::vector<Argument>&) {
+        return std::vector<Array>{Elementwise({in[0], Einsum({in[1], in[2]}, letters)},
+                                              [](const Entries& at) { return at[0] + at[1]; })};
+      };
+      sum.compatible = [=](const std::vector<Extents>& shapes) {
+        if (!SameLetters({shapes[1], shapes[2]}, letters)) return false;
+        Extents product = shapes[1];
+        product.back() = shapes[2].back();
+        return Broadcastable({product, shapes[0]});
+      };
+      examples[name].push_back(sum);
+    }
   }
 }
 
