@@ -147,6 +147,15 @@ Array Reduced(const Array& in, const std::vector<int>& dims, bool keep,
   return out;
 }
 
+bool LiesIn(const Array& in, const Geometry& view) {
+  int64_t last = view.offset;
+  for (size_t d = 0; d < view.shape.size(); ++d) {
+    if (view.shape[d] == 0) return true;
+    last += (view.shape[d] - 1) * view.strides[d];
+  }
+  return last < in.count();
+}
+
 Array Seen(const Array& in, const Geometry& view) {
   Array out(view.shape);
   ForEachIndex(view.shape, [&](const Index& index) {

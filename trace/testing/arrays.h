@@ -35,7 +35,8 @@ Array AlongLines(const Array& in, int dim, const std::function<Line(const Line&)
 // Over `dims`, f of all entries there.
 Array Reduced(const Array& in, const std::vector<int>& dims, bool keep,
               const std::function<double(const Line&)>& f);
-// What a view of a contiguous array shows.
+// Whether a view of a contiguous array lies in it, and what it shows.
+bool LiesIn(const Array& in, const Geometry& view);
 Array Seen(const Array& in, const Geometry& view);
 
 }  // namespace sumonce::trace::testing

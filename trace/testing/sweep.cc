@@ -151,8 +151,10 @@ class Run {
       for (const Geometry& view : example_.views(example_.operands, 1, 0))
         expected.push_back(Seen(wholes_[0], view));
       for (int r = 0; r < n_; ++r) {
-        for (const Geometry& view : example_.views(LocalShapes(n_), n_, r))
+        for (const Geometry& view : example_.views(LocalShapes(n_), n_, r)) {
+          if (!LiesIn(ranks[r][0], view)) return false;
           results[r].push_back(Seen(ranks[r][0], view));
+        }
       }
       return true;
     }
