@@ -7,6 +7,7 @@
 namespace sumonce {
 namespace {
 
+constexpr double kRootHalf = 0.70710678118654752440;
 constexpr double kGeluSlope = 0.79788456080286535588;  // sqrt(2 / pi)
 constexpr double kGeluCubic = 0.044715;
 
@@ -35,13 +36,9 @@ double SiluGrad(double x) {
   return s * (1.0 + x * (1.0 - s));
 }
 
-double Gelu(double x) {
-  constexpr double kRootHalf = 0.70710678118654752440;
-  return 0.5 * x * (1.0 + Erf(x * kRootHalf));
-}
+double Gelu(double x) { return 0.5 * x * (1.0 + Erf(x * kRootHalf)); }
 
 double GeluGrad(double x) {
-  constexpr double kRootHalf = 0.70710678118654752440;
   constexpr double kRootTwoPiInverse = 0.39894228040143267794;
   return 0.5 * (1.0 + Erf(x * kRootHalf)) + x * kRootTwoPiInverse * Exp(-0.5 * x * x);
 }

@@ -52,18 +52,6 @@ std::string ReplayLine(const std::string& program, const SelectedRun& run,
   return line;
 }
 
-// Something is absent on this machine: the scenario is skipped, with the reason.
-ScenarioResult Skipped(const Scenario& scenario, const std::string& why) {
-  ScenarioResult result;
-  result.name = scenario.name;
-  result.file = scenario.file;
-  result.outcome = RunOutcome::kSkip;
-  result.skip_reason = why;
-  result.mesh = scenario.mesh;
-  result.scenario = &scenario;
-  return result;
-}
-
 bool KillsARank(const Scenario& scenario) {
   return std::any_of(scenario.defects.begin(), scenario.defects.end(), [](const Edit& edit) {
     const auto* communication = std::get_if<CommunicationEdit>(&edit.kind);
@@ -117,8 +105,7 @@ int Run(const RunFlags& flags, Context& context) {
     if (!options.remote) {
       return std::string(FromAbsl(CanRun(transport, scenario.mesh.world_size()).message()));
     }
-    if (const absl::Status& failure = options.remote->group->failure(); !failure.ok())
-      return absl::StrCat("the run's processes are gone: ", failure.message());
+    if (const std::string gone = WhyProcessesAreGone(*options.remote); !gone.empty()) return gone;
     if (selection.runs.size() > 1 && KillsARank(scenario)) {
       return "it kills a process and so ends the run of all: run it by itself";
     }
@@ -126,7 +113,7 @@ int Run(const RunFlags& flags, Context& context) {
   };
   const auto judge = [&](const SelectedRun& run) -> std::vector<ScenarioResult> {
     const std::string reason = reason_to_skip(run.scenario);
-    if (!reason.empty()) return {Skipped(run.scenario, reason)};
+    if (!reason.empty()) return {SkippedResult(run.scenario, run.scenario.name, reason)};
     std::vector<ScenarioResult> results = context.engine.run(run.scenario, options);
     for (ScenarioResult& result : results)
       result.reproduce = ReplayLine(context.program, run, options);

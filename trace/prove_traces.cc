@@ -49,13 +49,7 @@ Proof Refused(const Prover& prover, const TracedGradient& gradient, const Value&
 Proof Judged(const Prover& prover, const TracedGradient& gradient, const Judgement& judgement) {
   Proof proof;
   proof.param = gradient.param;
-  proof.outcome = judgement.outcome;
-  proof.mechanism = judgement.mechanism;
-  proof.axis = judgement.axis;
-  proof.coefficient = judgement.coefficient;
-  proof.factor = judgement.factor;
-  proof.grad_class = judgement.grad_class;
-  proof.action = judgement.action;
+  SetJudgement(judgement, proof);
   proof.before = prover.Describe(gradient.before);
   proof.after = prover.Describe(gradient.after);
   return proof;

@@ -90,6 +90,16 @@ Faults Collect(const State& target, const State& before, const State& after, con
 
 }  // namespace
 
+void SetJudgement(const Judgement& judgement, Proof& proof) {
+  proof.outcome = judgement.outcome;
+  proof.mechanism = judgement.mechanism;
+  proof.axis = judgement.axis;
+  proof.coefficient = judgement.coefficient;
+  proof.factor = judgement.factor;
+  proof.grad_class = judgement.grad_class;
+  proof.action = judgement.action;
+}
+
 GradClass ClassOf(const State& before, const Scale& sound_scale, Axis axis, const Mesh& mesh) {
   const std::vector<int> atomic = AtomicOf(mesh, axis);
   if (before.lost || atomic.empty()) return GradClass::kUnknown;

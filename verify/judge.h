@@ -24,6 +24,9 @@ struct Judgement {
 Judgement Judge(const State& target, const State& before, const State& after,
                 const Scale& sound_scale, const Mesh& mesh);
 
+// What the table said, in the proof of a parameter.
+void SetJudgement(const Judgement& judgement, Proof& proof);
+
 // The class along an axis, and the finalizer's action along it in the words of recover.h. The
 // states cannot tell apart "none or AVG" of equal copies.
 GradClass ClassOf(const State& before, const Scale& sound_scale, Axis axis, const Mesh& mesh);

@@ -70,13 +70,7 @@ Proof ProofOf(const Param& param, const State& before, const State& after, const
   }
   const Judgement judgement =
       Judge(param.shards.Target(*run.mesh), before, after, run.sound_scale, *run.mesh);
-  proof.outcome = judgement.outcome;
-  proof.mechanism = judgement.mechanism;
-  proof.axis = judgement.axis;
-  proof.coefficient = judgement.coefficient;
-  proof.factor = judgement.factor;
-  proof.grad_class = judgement.grad_class;
-  proof.action = judgement.action;
+  SetJudgement(judgement, proof);
   return proof;
 }
 

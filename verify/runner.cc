@@ -45,16 +45,15 @@ class ScenarioRun {
   std::vector<ScenarioResult> Run() {
     std::vector<ScenarioResult> results;
     if (const std::string reason = NothingToFind(); !reason.empty())
-      return {Skipped(scenario_.name, reason)};
+      return {SkippedResult(scenario_, scenario_.name, reason)};
     results.push_back(Judge(scenario_.name, scenario_.defects, scenario_.expectations));
     if (scenario_.harmless) return results;
     if (scenario_.defects.empty() && scenario_.cures.empty()) return results;
     const std::string broken = gradients_;
     const bool found = !results[0].findings.empty();
-    if (options_.remote && !options_.remote->group->failure().ok()) {
-      results.push_back(Skipped(scenario_.name + "@cured",
-                                absl::StrCat("the run's processes are gone: ",
-                                             options_.remote->group->failure().message())));
+    const std::string gone = options_.remote ? WhyProcessesAreGone(*options_.remote) : "";
+    if (!gone.empty()) {
+      results.push_back(SkippedResult(scenario_, scenario_.name + "@cured", gone));
       return results;
     }
     results.push_back(Judge(scenario_.name + "@cured", CuredEdits(), {}));
@@ -68,17 +67,6 @@ class ScenarioRun {
   }
 
  private:
-  ScenarioResult Skipped(std::string name, std::string reason) const {
-    ScenarioResult skipped;
-    skipped.name = std::move(name);
-    skipped.file = scenario_.file;
-    skipped.mesh = scenario_.mesh;
-    skipped.scenario = &scenario_;
-    skipped.outcome = RunOutcome::kSkip;
-    skipped.skip_reason = std::move(reason);
-    return skipped;
-  }
-
   // A scenario whose fault is a sum over an axis has nothing to show where that axis has one rank.
   std::string NothingToFind() const {
     const Mesh mesh = *Mesh::Create(scenario_.mesh);
@@ -355,6 +343,22 @@ class ProofJudge {
 
 std::vector<ScenarioResult> RunScenario(const Scenario& scenario, const RunnerOptions& options) {
   return ScenarioRun(scenario, options).Run();
+}
+
+ScenarioResult SkippedResult(const Scenario& scenario, std::string name, std::string reason) {
+  ScenarioResult skipped;
+  skipped.name = std::move(name);
+  skipped.file = scenario.file;
+  skipped.mesh = scenario.mesh;
+  skipped.scenario = &scenario;
+  skipped.outcome = RunOutcome::kSkip;
+  skipped.skip_reason = std::move(reason);
+  return skipped;
+}
+
+std::string WhyProcessesAreGone(const RemoteScenarios& remote) {
+  const absl::Status& failure = remote.group->failure();
+  return failure.ok() ? "" : absl::StrCat("the run's processes are gone: ", failure.message());
 }
 
 std::vector<ScenarioResult> ProveScenario(const Scenario& scenario) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/transport.h"
@@ -26,6 +27,12 @@ struct RunnerOptions {
 // Simulates, proves, compares, diagnoses, tries the cures: the scenario as written and, if it has a
 // defect, its cured twin. The results point into `scenario`.
 std::vector<ScenarioResult> RunScenario(const Scenario& scenario, const RunnerOptions& options);
+
+// The result of a scenario, or of its cured twin, that does not run.
+ScenarioResult SkippedResult(const Scenario& scenario, std::string name, std::string reason);
+
+// Why nothing more can run over these processes; empty: all are there.
+std::string WhyProcessesAreGone(const RemoteScenarios& remote);
 
 // The static verdicts only: all that is needed is the scenario's structure.
 std::vector<ScenarioResult> ProveScenario(const Scenario& scenario);

@@ -137,6 +137,10 @@ bad_input() {
   says err typos "typos.textproto:1:"
   says err typos "did you mean"
   expect 4 "missing file" "$sumonce" run "$work/gone.textproto"
+  expect 4 "empty name" "$sumonce" run ''
+  says err "empty name" "'' names no scenario"
+  expect 4 "less than an element" "$sumonce" bench --min 3
+  says err "less than an element" "--min 3 is less than one float32; take 4"
   expect 4 "unknown verb" "$sumonce" provee
   says err "unknown verb" "did you mean 'prove'?"
 }
@@ -145,6 +149,8 @@ bad_output() {
   mkdir -p "$work/adapters/lora_pr_173"
   expect 4 "adapter in the way" "$sumonce" run lora/pr_173 --export-dir "$work/adapters"
   says err "adapter in the way" "lora_pr_173: is there already; give another --export-dir"
+  expect 4 "folder in a file" "$sumonce" run lora/pr_173 --export-dir "$sumonce/adapters"
+  says err "folder in a file" "cannot be made"
   [[ -c /dev/full ]] || return 0
   expect 4 "full disk" bash -c '"$1" list scenarios >/dev/full' bash "$sumonce"
   says err "full disk" "cannot write to standard output"

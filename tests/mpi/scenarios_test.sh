@@ -59,6 +59,12 @@ calls() { grep -o '"ph":"X".*' "$1" | grep -oE '"name":"[^"]*"|"pid":[0-9]+' | s
 [[ -n $(calls "$work_dir/mpi.trace") ]] || wrong "trace: no calls"
 diff <(calls "$work_dir/in_process.trace") <(calls "$work_dir/mpi.trace") || wrong "trace: other calls than in one process"
 
+# In company it does not run, and the others do.
+"$mpiexec" --oversubscribe -np 4 "$sumonce" run "$source_dir/scenarios/transport/"{killed_rank,flipped_bit}.textproto \
+  --comm mpi --color never >"$work_dir/company.out" 2>&1 || wrong "killed_rank in company: status $?"
+grep -q '^SKIP  transport/killed_rank  it kills a process' "$work_dir/company.out" || wrong "killed_rank in company: runs"
+grep -q '^PASS  transport/flipped_bit' "$work_dir/company.out" || wrong "killed_rank in company: the others do not run"
+
 # A rank that gets SIGKILL takes the run with it, by name.
 "$mpiexec" --oversubscribe -np 4 "$sumonce" run "$source_dir/scenarios/transport/killed_rank.textproto" --comm mpi \
   --color never >"$work_dir/killed.out" 2>&1

@@ -12,16 +12,20 @@
 namespace sumonce {
 namespace {
 
-std::vector<std::string> Sent(const RankRecords& records) {
+// What `send_all` (SendRecords, SendCalls) sends of it.
+template <typename Content, typename SendAll>
+std::vector<std::string> Messages(const Content& content, const SendAll& send_all) {
   std::vector<std::string> messages;
-  EXPECT_EQ(SendRecords(records,
-                        [&](const std::string& message) {
-                          messages.push_back(message);
-                          return absl::OkStatus();
-                        }),
+  EXPECT_EQ(send_all(content,
+                     [&](const std::string& message) {
+                       messages.push_back(message);
+                       return absl::OkStatus();
+                     }),
             absl::OkStatus());
   return messages;
 }
+
+std::vector<std::string> Sent(const RankRecords& records) { return Messages(records, SendRecords); }
 
 absl::Status Received(const std::vector<std::string>& messages, RankRecords& records) {
   std::deque<std::string> queue(messages.begin(), messages.end());
@@ -145,16 +149,7 @@ RankCalls ManyCalls() {
   return calls;
 }
 
-std::vector<std::string> SentCalls(const RankCalls& calls) {
-  std::vector<std::string> messages;
-  EXPECT_EQ(SendCalls(calls,
-                      [&](const std::string& message) {
-                        messages.push_back(message);
-                        return absl::OkStatus();
-                      }),
-            absl::OkStatus());
-  return messages;
-}
+std::vector<std::string> SentCalls(const RankCalls& calls) { return Messages(calls, SendCalls); }
 
 absl::Status ReceivedCalls(const std::vector<std::string>& messages, RankCalls& calls) {
   size_t next = 0;
