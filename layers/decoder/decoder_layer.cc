@@ -16,13 +16,17 @@ DecoderLayer::DecoderLayer(const Builder& builder, const DecoderLayerConfig& con
     }
     gated_delta_net_ = std::make_unique<GatedDeltaNet>(mixer, *gdn);
     if (gdn->shared_norm) gated_delta_net_->ShareNorm(input_layernorm_.get());
+  } else if (const auto* latent = std::get_if<LatentAttentionConfig>(&config.mixer)) {
+    input_layernorm_ =
+        std::make_unique<RmsNormLayer>(builder.Child("input_layernorm"), latent->hidden);
+    latent_attention_ = std::make_unique<LatentAttention>(mixer, *latent);
   }
   if (config.mlp) mlp_ = std::make_unique<Mlp>(builder.Child("mlp"), *config.mlp);
 }
 
 Value DecoderLayer::Forward(Tape& tape, Value x) {
   Tape::Scope scope(tape, name_);
-  if (attention_ || gated_delta_net_) x = Add(tape, x, Mixed(tape, x));
+  if (attention_ || gated_delta_net_ || latent_attention_) x = Add(tape, x, Mixed(tape, x));
   if (mlp_) x = Add(tape, x, mlp_->Forward(tape, x));
   return x;
 }
@@ -30,12 +34,14 @@ Value DecoderLayer::Forward(Tape& tape, Value x) {
 Value DecoderLayer::Mixed(Tape& tape, Value x) {
   if (attention_) return attention_->Forward(tape, x);
   if (input_layernorm_) x = input_layernorm_->Forward(tape, x);
-  return gated_delta_net_->Forward(tape, x);
+  return latent_attention_ ? latent_attention_->Forward(tape, x)
+                           : gated_delta_net_->Forward(tape, x);
 }
 
 void DecoderLayer::CollectModules(std::vector<ToggleableModule>& modules) {
   if (attention_) attention_->CollectModules(modules);
   if (gated_delta_net_) gated_delta_net_->CollectModules(modules);
+  if (latent_attention_) latent_attention_->CollectModules(modules);
   if (mlp_) mlp_->CollectModules(modules);
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <variant>
 
+#include "layers/attention/latent_attention.h"
 #include "layers/attention/self_attention.h"
 #include "layers/gated_delta_net/gated_delta_net.h"
 #include "layers/mlp/mlp.h"
@@ -15,13 +16,15 @@ namespace sumonce {
 
 struct DecoderLayerConfig {
   // monostate: no mixer, the block is the MLP alone.
-  std::variant<SelfAttentionConfig, GatedDeltaNetConfig, std::monostate> mixer;
+  std::variant<SelfAttentionConfig, GatedDeltaNetConfig, LatentAttentionConfig, std::monostate>
+      mixer;
   std::optional<MlpConfig> mlp;  // none: the block is the mixer alone
 };
 
 // x1 = x + mixer(x), y = x1 + mlp(x1); the norms are fused in the column-parallel linears, but for
-// a GatedDeltaNet with decoupled_norm: then input_layernorm stands in front of it, on the tokens as
-// they lie. Either mixer is called self_attention, as in Megatron's checkpoints.
+// a GatedDeltaNet with decoupled_norm and for multi-latent attention: then input_layernorm stands
+// in front, on the tokens as they lie. Any mixer is called self_attention, as in Megatron's
+// checkpoints.
 class DecoderLayer {
  public:
   DecoderLayer(const Builder& builder, const DecoderLayerConfig& config);
@@ -35,6 +38,7 @@ class DecoderLayer {
   std::unique_ptr<RmsNormLayer> input_layernorm_;
   std::unique_ptr<SelfAttention> attention_;
   std::unique_ptr<GatedDeltaNet> gated_delta_net_;
+  std::unique_ptr<LatentAttention> latent_attention_;
   std::unique_ptr<Mlp> mlp_;
 };
 
