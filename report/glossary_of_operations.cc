@@ -28,6 +28,7 @@ const std::map<std::string, std::string>& Formulas() {
       {"Linear", "y = x W^T"},
       {"Log", "y = log x"},
       {"MaxOver", "y = maximum of x over a dimension"},
+      {"Regroup", "y = x with a plain dimension read as units"},
       {"RmsNorm", "y = w x / rms(x), for every token"},
       {"Rope", "y = x rotated by position"},
       {"ScaleBy", "y = a x, one factor a token"},

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <string_view>
 
@@ -107,6 +109,8 @@ const std::string& Golden::Meta(const std::string& key) const {
 }
 
 std::vector<double> Golden::Read(const std::string& name) const {
+  if (const char* log = std::getenv("SUMONCE_GOLDEN_LOG"))
+    std::ofstream(log, std::ios::app) << name_ << ' ' << name << '\n';
   absl::StatusOr<std::vector<double>> values = reader_.Read(name);
   SUMONCE_CHECK(values.ok()) << values.status().message();
   return *std::move(values);

@@ -6,6 +6,9 @@
 //   const Tensor x = golden.Get("in.x", dims, kSequenceFirst);
 //   EXPECT_TRUE(golden.Matches(y, "out.y", kSequenceFirst));
 //
+// With SUMONCE_GOLDEN_LOG set, every tensor that is read is noted there, a line "file tensor": the
+// walk over all files (tests/golden_walk_test.sh) asks which were not.
+//
 // Files hold float64 in [batch, time, ...]; operations here hold [s, b, ...]: hence the axes.
 #pragma once
 

@@ -39,6 +39,7 @@ std::vector<std::string> Conditions(const Scenario& scenario, const ParamStore& 
     }
   }
   if (scenario.sequence_parallel) conditions.push_back("tp divides s");
+  if (scenario.mesh.kv > 0) conditions.push_back("tp is a multiple of the key-value groups");
   if (scenario.loss == LossMode::kMeanOfCells) {
     conditions.push_back(
         "mean of cells: equals the global token mean only where every cell counts equally many "

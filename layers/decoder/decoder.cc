@@ -25,7 +25,9 @@ Model::Model(const ModelConfig& config) : config_(config) {
   const Builder decoder = root.Child("decoder");
   const Builder embedding = root.Child("embedding");
   const VocabConfig vocab = {
-      .vocab = config.vocab, .hidden = config.hidden, .whole_output = config.max_positions > 0};
+      .vocab = config.vocab,
+      .hidden = config.hidden,
+      .output = config.max_positions > 0 ? EmbeddingOutput::kWhole : config.embedding_output};
   embedding_.emplace(embedding.Child("word_embeddings"), vocab);
   if (config.max_positions > 0) {
     position_embedding_.emplace(embedding.Child("position_embeddings"), config.max_positions,

@@ -27,6 +27,7 @@ struct ModelConfig {
   std::vector<DecoderLayerConfig> layers;
   Head head = Head::kCrossEntropy;
   int64_t max_positions = 0;  // rows of the learned position embedding; 0: none
+  EmbeddingOutput embedding_output = EmbeddingOutput::kReduceScattered;  // without positions
   LayerConfig common;
 };
 

@@ -8,6 +8,10 @@ DecoderLayer::DecoderLayer(const Builder& builder, const DecoderLayerConfig& con
     : name_(builder.name()) {
   const Builder mixer = builder.Child("self_attention");
   if (const auto* attention = std::get_if<SelfAttentionConfig>(&config.mixer)) {
+    if (attention->regime == KvRegime::kCopies && attention->layer_norm) {
+      input_layernorm_ =
+          std::make_unique<RmsNormLayer>(builder.Child("input_layernorm"), attention->hidden);
+    }
     attention_ = std::make_unique<SelfAttention>(mixer, *attention);
   } else if (const auto* gdn = std::get_if<GatedDeltaNetConfig>(&config.mixer)) {
     if (gdn->decoupled_norm) {
@@ -32,8 +36,8 @@ Value DecoderLayer::Forward(Tape& tape, Value x) {
 }
 
 Value DecoderLayer::Mixed(Tape& tape, Value x) {
-  if (attention_) return attention_->Forward(tape, x);
   if (input_layernorm_) x = input_layernorm_->Forward(tape, x);
+  if (attention_) return attention_->Forward(tape, x);
   return latent_attention_ ? latent_attention_->Forward(tape, x)
                            : gated_delta_net_->Forward(tape, x);
 }

@@ -37,7 +37,7 @@ class PositionEmbeddingTest : public ::testing::Test {
     setup_.build = [this](const Builder& builder) {
       auto words = std::make_shared<VocabParallelEmbedding>(
           builder.Child("words"),
-          VocabConfig{.vocab = kVocab, .hidden = kHidden, .whole_output = true});
+          VocabConfig{.vocab = kVocab, .hidden = kHidden, .output = EmbeddingOutput::kWhole});
       auto positions =
           std::make_shared<PositionEmbedding>(builder.Child("positions"), kRows, kHidden);
       return [this, words, positions](Tape& tape, Value x) {

@@ -165,6 +165,41 @@ TEST(GatedDeltaNet, GatherRegionLeavesOnlyOutNormPartial) {
   EXPECT_EQ(two.StateText(kAt + "in_proj.lora_A"), "tp: E");
 }
 
+// One test for the three ways to project and the bias of the convolution.
+TEST(GatedDeltaNet, DecoupledProjectionsReproduceTheUnsharded) {
+  GatedDeltaNetConfig config = {.decoupled_projections = true, .conv_bias = true};
+  config.decoupled_norm = true;
+  LayerCase setup = RandomLayer(config);
+  setup.config.lora.targets = {"in_proj_*", "out_proj"};
+  ExpectReproducesUnsharded(
+      setup, /*sequence_parallel=*/true,
+      {kAt + "in_proj_*.lora_A", kAt + "out_proj.lora_B", kAt + "out_norm.weight"});
+  ExpectReproducesUnsharded(setup, /*sequence_parallel=*/false, {kAt + "out_norm.weight"});
+}
+
+// Hugging Face's layer whole on every rank. Scattered, each rank's gradients are complete; divided,
+// each holds a share, which is right only where a finalizer sums it.
+TEST(GatedDeltaNet, ReplicasHoldCompleteGradientsOrEqualShares) {
+  for (const GdnMode mode : {GdnMode::kReplicaScattered, GdnMode::kReplicaDivided}) {
+    const LayerCase setup = RandomLayer({.mode = mode, .decoupled_norm = true});
+    ExpectReproducesUnsharded(setup, /*sequence_parallel=*/false, {});
+    const Outcome one = RunLayer(setup);
+    const Outcome two = RunLayer(setup, {.tp = 2}, /*sequence_parallel=*/true);
+    EXPECT_TRUE(AllClose(two.WholeY(), one.WholeY()));
+    EXPECT_TRUE(AllClose(two.Whole("x"), one.Whole("x")));
+    const bool divided = mode == GdnMode::kReplicaDivided;
+    for (const char* name : {"in_proj.weight", "in_proj.lora_A", "conv1d.weight", "A_log",
+                             "out_norm.weight", "out_proj.lora_B"}) {
+      EXPECT_EQ(two.StateText(kAt + name), divided ? "tp: E, times 1/tp" : "tp: E") << name;
+      EXPECT_TRUE(two.ranks[0].marks.at(kAt + name).average_gradients_across_tp_domain);
+      Tensor expected = one.Whole(kAt + name).Clone();
+      if (divided) ScaleInto(expected, 0.5);
+      for (const RankTensors& rank : two.ranks)
+        EXPECT_TRUE(AllClose(rank.param_grads.at(kAt + name), expected)) << name;
+    }
+  }
+}
+
 TEST(GatedDeltaNet, RegionMarksDecideWhatTheFinalizerSees) {
   for (const auto& [region, marked] :
        std::vector<std::pair<RegionMarks, bool>>{{RegionMarks::kLeaveOff, false},

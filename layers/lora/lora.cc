@@ -9,8 +9,6 @@
 namespace sumonce {
 namespace {
 
-Marks ReplicatedMarks(const LayerConfig& config) { return SequenceParallelMarks(config); }
-
 Dims Joined(Dims first, const Dims& second) {
   first.insert(first.end(), second.begin(), second.end());
   return first;
@@ -19,7 +17,7 @@ Dims Joined(Dims first, const Dims& second) {
 }  // namespace
 
 LoraAdapter::LoraAdapter(const Builder& builder, Target target, const Dims& out, const Dims& in,
-                         Dim cut)
+                         const std::vector<ShardMap::Cut>& cuts, const Marks& replicated)
     : target_(target),
       scaling_(builder.config().lora.scaling),
       path_(builder.path()),
@@ -28,17 +26,15 @@ LoraAdapter::LoraAdapter(const Builder& builder, Target target, const Dims& out,
   const LayerConfig& config = builder.config();
   const Dims rank = {Plain(Dim::kLoraRank, config.lora.RankOf(builder.path()))};
   const bool row = target == Target::kRow, column = target == Target::kColumn;
-  const auto cuts = [&](bool cut_here) {
-    return cut_here ? std::vector<ShardMap::Cut>{{cut, Axis::kTp}} : std::vector<ShardMap::Cut>();
-  };
+  const std::vector<ShardMap::Cut> uncut;
   // Kaiming-uniform with a = sqrt(5) over the unsharded fan-in; B starts at zero (PEFT).
   const Init init_A = {.kind = Init::Kind::kUniform, .scale = 1.0 / std::sqrt(double(Count(in)))};
   const Init init_B =
       config.lora.zero_init_B ? Init{.kind = Init::Kind::kZero} : Init{.scale = config.init_std};
-  lora_A_ = &builder.CreateTrainable("lora_A", ShardMap(Joined(rank, in), cuts(row)), init_A,
-                                     row ? ShardedMarks(1) : ReplicatedMarks(config));
-  lora_B_ = &builder.CreateTrainable("lora_B", ShardMap(Joined(out, rank), cuts(column)), init_B,
-                                     column ? ShardedMarks(0) : ReplicatedMarks(config));
+  lora_A_ = &builder.CreateTrainable("lora_A", ShardMap(Joined(rank, in), row ? cuts : uncut),
+                                     init_A, row ? ShardedMarks(1) : replicated);
+  lora_B_ = &builder.CreateTrainable("lora_B", ShardMap(Joined(out, rank), column ? cuts : uncut),
+                                     init_B, column ? ShardedMarks(0) : replicated);
   lora_A_->replicated_lora = !row;
   lora_B_->replicated_lora = !column;
 }

@@ -13,9 +13,10 @@ class LoraAdapter {
  public:
   enum class Target : uint8_t { kColumn, kRow, kReplicated };
 
-  // `out`, `in`: the base layer's unsharded dimensions; `cut`: the dimension of theirs that tp
-  // cuts.
-  LoraAdapter(const Builder& builder, Target target, const Dims& out, const Dims& in, Dim cut);
+  // `out`, `in`: the base layer's unsharded dimensions; `cuts`: how tp cuts them; `replicated`: the
+  // marks of a replicated factor.
+  LoraAdapter(const Builder& builder, Target target, const Dims& out, const Dims& in,
+              const std::vector<ShardMap::Cut>& cuts, const Marks& replicated);
 
   // x as the base layer gets it (for a fused norm: the norm's output, not gathered); the result has
   // the dimensions and the placement of the base layer's output.

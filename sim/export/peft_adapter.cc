@@ -19,16 +19,12 @@ namespace {
 // In front of every name of a PEFT file of a causal language model.
 constexpr absl::string_view kPrefix = "base_model.model.model.";
 
-// What rank 0 writes of a parameter: its shards joined over tp, or rank 0's own copy. Ranks of dp
-// rank 0 only.
+// What rank 0 writes of a parameter: its shards joined over tp, or rank 0's own copy.
 Tensor Exported(const Param& param, const Mesh& mesh, const RunRecord& record) {
-  const auto weight = [&](int rank) {
-    return record.ranks[rank].back().params.at(param.name).weight_after;
-  };
-  if (!param.shards.CutBy(Axis::kTp)) return weight(0);
-  std::vector<Tensor> shards;
-  for (int rank : mesh.Ranks(mesh.GroupOf(Axis::kTp), 0)) shards.push_back(weight(rank));
-  return JoinUnits(shards, param.shards.cuts()[0].dim);
+  std::vector<Tensor> ranks;
+  for (const RankRecords& rank : record.ranks)
+    ranks.push_back(rank.back().params.at(param.name).weight_after);
+  return Join(param.shards.Target(mesh), mesh, ranks).whole;
 }
 
 TensorToWrite Rows(const Tensor& matrix, const std::vector<int64_t>& rows, int64_t columns) {

@@ -196,6 +196,8 @@ class StepRecorder {
 }  // namespace record
 
 std::string WhyNotRecorded(const Scenario& scenario) {
+  if (scenario.mesh.kv > 0)
+    return "ranks share a key-value group: tp is two axes, and a trace is of one";
   for (const Edit& edit : scenario.defects) {
     if (std::holds_alternative<CommunicationEdit>(edit.kind))
       return "the fault is the transport's: the program, which is what a trace holds, is right";
