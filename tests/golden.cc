@@ -145,4 +145,12 @@ Tensor Golden::Get(const std::string& name, const Dims& dims, const Axes& axes) 
   return result << " (" << name_ << " " << name << ")";
 }
 
+SequenceStarts Starts(const Golden& golden) {
+  const int64_t bounds = golden.Shape("in.cu_seqlens")[0];
+  const Tensor stored = golden.Get("in.cu_seqlens", {Plain(Dim::kSequence, bounds)});
+  SequenceStarts starts;
+  for (int64_t i = 0; i + 1 < bounds; ++i) starts.push_back(static_cast<int64_t>(stored.data()[i]));
+  return starts;
+}
+
 }  // namespace sumonce::testing

@@ -17,6 +17,7 @@
 
 #include "base/safetensors.h"
 #include "gtest/gtest.h"
+#include "spmd/sequences.h"
 #include "spmd/tensor.h"
 
 namespace sumonce::testing {
@@ -54,5 +55,8 @@ class Golden {
   std::string name_;
   SafetensorsReader reader_;
 };
+
+// Where the packed sequences of a file begin: in.cu_seqlens without the end.
+SequenceStarts Starts(const Golden& golden);
 
 }  // namespace sumonce::testing

@@ -2,7 +2,7 @@
 
 #include "spmd/collectives.h"
 #include "spmd/ops/attention.h"
-#include "spmd/ops/join_head.h"
+#include "spmd/ops/concat.h"
 #include "spmd/ops/take_parts.h"
 #include "spmd/ops/take_range.h"
 #include "spmd/ops/unfold.h"
@@ -81,8 +81,8 @@ Value LatentAttention::Forward(Tape& tape, Value x) {
   const Value heads = kv_up_.Forward(tape, latent);
   const Value plain = Part(tape, heads, 0, {Plain(Dim::kHeadDim, config_.qk_head_dim)});
   const Value v = Part(tape, heads, 1, {Plain(Dim::kHeadDim, config_.v_head_dim)});
-  const Value k = JoinHead(tape, plain, Rope(tape, RotaryKey(tape, kv), config_.rope));
-  return linear_proj_.Forward(tape, CoreAttention(tape, q, k, v));
+  const Value k = Concat(tape, plain, Rotated(tape, RotaryKey(tape, kv)), Dim::kHeadDim);
+  return linear_proj_.Forward(tape, CoreAttention(tape, q, k, v, tape.pass.sequence_starts));
 }
 
 // A column-parallel projection's output is gathered whole again; in backward each rank takes its
@@ -105,7 +105,13 @@ Value LatentAttention::Queries(Tape& tape, Value x) {
   const Value heads = q_up_.Forward(tape, latent);
   const Value plain = Part(tape, heads, 0, OneQuery(config_.qk_head_dim));
   const Value rotary = Part(tape, heads, 1, OneQuery(config_.qk_pos_emb_head_dim));
-  return JoinHead(tape, plain, Rope(tape, rotary, config_.rope));
+  return Concat(tape, plain, Rotated(tape, rotary), Dim::kHeadDim);
+}
+
+Value LatentAttention::Rotated(Tape& tape, Value x) const {
+  RopeOptions rope = config_.rope;
+  rope.starts = tape.pass.sequence_starts;
+  return Rope(tape, x, std::move(rope));
 }
 
 // One key for all heads. Where it is not gathered over the sequence, what enters the heads' region

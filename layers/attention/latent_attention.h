@@ -50,6 +50,7 @@ class LatentAttention {
   Value OwnTokens(Tape& tape, Value gathered);                   // as x lies
   Value Queries(Tape& tape, Value x);                            // [s, b, g, q, d]
   Value RotaryKey(Tape& tape, Value kv);                         // [s, b, d], on all tokens
+  Value Rotated(Tape& tape, Value x) const;
   Value Part(Tape& tape, Value projected, int part, const Dims& inner) const;
 
   std::string name_;

@@ -104,7 +104,7 @@ Value SelfAttention::Forward(Tape& tape, Value x) {
   const Projected own = Copies(config_) ? ProjectApart(tape, x) : Project(tape, x);
   const Value q = Rotated(tape, own.q, q_layernorm_);
   const Value k = Rotated(tape, own.k, k_layernorm_);
-  Value context = CoreAttention(tape, q, k, own.v);
+  Value context = CoreAttention(tape, q, k, own.v, tape.pass.sequence_starts);
   if (config_.output_gate) context = SigmoidGate(tape, context, own.gate);
   return linear_proj_.Forward(tape, context);
 }
@@ -157,7 +157,10 @@ Value SelfAttention::Heads(Tape& tape, Value fused, int part, bool query) {
 
 Value SelfAttention::Rotated(Tape& tape, Value x, std::unique_ptr<RmsNormLayer>& norm) {
   if (norm) x = norm->Forward(tape, x);
-  return config_.rope.rotary_dim > 0 ? Rope(tape, x, config_.rope) : x;
+  if (config_.rope.rotary_dim == 0) return x;
+  RopeOptions rope = config_.rope;
+  rope.starts = tape.pass.sequence_starts;
+  return Rope(tape, x, std::move(rope));
 }
 
 void SelfAttention::CollectModules(std::vector<ToggleableModule>& modules) {

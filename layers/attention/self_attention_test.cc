@@ -31,6 +31,7 @@ void ExpectGolden(const std::string& file, SelfAttentionConfig config, NormKind 
   LayerCase setup = WithConfig(config, Activation(golden, "in.x", Dim::kHidden),
                                Activation(golden, "up.out.y", Dim::kHidden));
   setup.config.norm = norm;
+  if (golden.Has("in.cu_seqlens")) setup.pass.sequence_starts = Starts(golden);
   const Correspondence names = AttentionNames(config, "self_attention.", "param.");
   setup.weights = LoadWeights(golden, names);
   ExpectMatchesGolden(golden, names, RunLayer(setup, {.tp = tp}));
@@ -43,6 +44,9 @@ TEST(SelfAttention, MatchesGolden) {
   for (const int tp : {1, 2}) {
     ExpectGolden("attention_plain", plain, NormKind::kPlain, tp);
     ExpectGolden("attention_gated", gated, NormKind::kZeroCentered, tp);
+    ExpectGolden("attention_gated_packed",
+                 {.head_dim = 8, .rope = {.rotary_dim = 4}, .output_gate = true},
+                 NormKind::kZeroCentered, tp);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "spmd/ops/sigmoid.h"
 #include "spmd/ops/silu.h"
 #include "spmd/ops/take_parts.h"
+#include "spmd/ops/take_range.h"
 #include "spmd/ops/unfold.h"
 
 namespace sumonce {
@@ -81,6 +82,15 @@ Param* PerHead(const Builder& builder, const GatedDeltaNetConfig& config, std::s
                          ShardedMarks(0));
 }
 
+Value LastTokens(Tape& tape, Value x, int64_t count) {
+  if (!x.valid()) return {};
+  return TakeRange(tape, x,
+                   {.dim = Dim::kSequence,
+                    .first = tape.dims(x).front().extent() - count,
+                    .count = count,
+                    .as = Dim::kSequence});
+}
+
 }  // namespace
 
 GatedDeltaNet::GatedDeltaNet(const Builder& builder, const GatedDeltaNetConfig& config)
@@ -118,19 +128,19 @@ GatedDeltaNet::GatedDeltaNet(const Builder& builder, const GatedDeltaNetConfig& 
                IsReplica(config.mode) ? kReplicaMarks : SequenceParallelMarks(builder.config()));
 }
 
-Value GatedDeltaNet::Forward(Tape& tape, Value x) {
+Value GatedDeltaNet::Forward(Tape& tape, Value x, GdnCarry* carry) {
   Tape::Scope scope(tape, name_);
-  if (!sequence_parallel_ || config_.mode == GdnMode::kUpstream) return Inner(tape, x);
-  return IsReplica(config_.mode) ? Replica(tape, x) : GatherRegion(tape, x);
+  if (!sequence_parallel_ || config_.mode == GdnMode::kUpstream) return Inner(tape, x, carry);
+  return IsReplica(config_.mode) ? Replica(tape, x, carry) : GatherRegion(tape, x, carry);
 }
 
 // Every rank computes the same. Scattered: each hands on its own tokens, whose gradients backward
 // gathers. Divided: the sum of tp equal copies over tp is right forward; backward divides, too.
-Value GatedDeltaNet::Replica(Tape& tape, Value x) {
+Value GatedDeltaNet::Replica(Tape& tape, Value x, GdnCarry* carry) {
   const bool divided = config_.mode == GdnMode::kReplicaDivided;
   x = AllGather(tape, x, Axis::kTp, Dim::kSequence,
                 divided ? GatherGrad::kReduceScatter : GatherGrad::kSplit);
-  const Value y = Inner(tape, x);
+  const Value y = Inner(tape, x, carry);
   if (!divided) return ScatterToRegion(tape, y, Axis::kTp, Dim::kSequence);
   return tape.Multiply(ReduceScatter(tape, y, Axis::kTp, Dim::kSequence),
                        Scale::SizeOfGroup(tape.GroupOf(Axis::kTp), -1));
@@ -138,45 +148,52 @@ Value GatedDeltaNet::Replica(Tape& tape, Value x) {
 
 // Inside, every rank has all tokens and in_proj all-reduces its dgrad itself: the gradient is
 // complete, so the gather's backward only splits.
-Value GatedDeltaNet::GatherRegion(Tape& tape, Value x) {
+Value GatedDeltaNet::GatherRegion(Tape& tape, Value x, GdnCarry* carry) {
   std::vector<ToggleableModule> modules;
   CollectModules(modules);
   const SequenceParallelOff off(modules, config_.region_marks);
   x = AllGather(tape, x, Axis::kTp, Dim::kSequence, GatherGrad::kSplit);
-  return ScatterToRegion(tape, Inner(tape, x), Axis::kTp, Dim::kSequence);
+  return ScatterToRegion(tape, Inner(tape, x, carry), Axis::kTp, Dim::kSequence);
 }
 
-Value GatedDeltaNet::Inner(Tape& tape, Value x) {
+Value GatedDeltaNet::Inner(Tape& tape, Value x, GdnCarry* carry) {
   if (shared_norm_) x = shared_norm_->Forward(tape, x);
   const Value qkvz = in_proj_->Forward(tape, x);
   const Value ba = in_proj_ba_ ? in_proj_ba_->Forward(tape, x) : qkvz;
-  return out_proj_->Forward(tape, Heads(tape, qkvz, ba));
+  return out_proj_->Forward(tape, Heads(tape, qkvz, ba, carry));
 }
 
 // [s, b, k/tp x (q, k, v, z)] and [s, b, k/tp x (beta, alpha)], or all six in both -> [s, b, k/tp,
 // j, d].
-Value GatedDeltaNet::Heads(Tape& tape, Value qkvz, Value ba) {
+Value GatedDeltaNet::Heads(Tape& tape, Value qkvz, Value ba, GdnCarry* carry) {
   const int beta_part = config_.decoupled_projections ? 0 : static_cast<int>(kBeta);
   const Dims key = {Plain(Dim::kHeadDim, config_.key_head_dim)};
   const Dims per_value = {ValueInKey(config_)};
   const Dims value = {ValueInKey(config_), ValueDim(config_)};
-  const Value mixed = Mixed(tape, qkvz);
-  const Value q = L2Norm(tape, Part(tape, mixed, kQ, key));
-  const Value k = L2Norm(tape, Part(tape, mixed, kK, key));
-  const Value v = Part(tape, mixed, kV, value);
-  const Value beta = Sigmoid(tape, Part(tape, ba, beta_part, per_value));
-  const Value g = GdnDecay(tape, Part(tape, ba, beta_part + 1, per_value), tape.Use(*A_log_),
-                           tape.Use(*dt_bias_));
-  const Value o = DeltaRule(tape, q, k, v, g, beta);
+  const Value mixed = Mixed(tape, qkvz, carry);
+  DeltaRuleInputs inputs;
+  inputs.q = L2Norm(tape, Part(tape, mixed, kQ, key));
+  inputs.k = L2Norm(tape, Part(tape, mixed, kK, key));
+  inputs.v = Part(tape, mixed, kV, value);
+  inputs.beta = Sigmoid(tape, Part(tape, ba, beta_part, per_value));
+  inputs.g = GdnDecay(tape, Part(tape, ba, beta_part + 1, per_value), tape.Use(*A_log_),
+                      tape.Use(*dt_bias_));
+  if (carry) inputs.initial = carry->state;
+  const DeltaRuleOptions options = {.starts = tape.pass.sequence_starts,
+                                    .chunk = config_.chunk_size};
+  const Value o = DeltaRule(tape, inputs, options);
+  if (carry) carry->state = DeltaState(tape, inputs, options);
   Tape::Scope scope(tape, "out_norm");
   return GatedNorm(tape, o, Part(tape, qkvz, kZ, value), tape.Use(*out_norm_weight_),
                    {.eps = norm_eps_});
 }
 
-Value GatedDeltaNet::Mixed(Tape& tape, Value projected) {
+Value GatedDeltaNet::Mixed(Tape& tape, Value projected, GdnCarry* carry) {
   Tape::Scope scope(tape, "conv1d");
   const Value qkv = TakeParts(tape, projected, {.dim = Dim::kKeyHead, .first = kQ, .count = 3});
-  Value convolved = CausalConv(tape, qkv, tape.Use(*conv1d_weight_));
+  Value convolved = CausalConv(tape, qkv, tape.Use(*conv1d_weight_), tape.pass.sequence_starts,
+                               carry ? carry->conv : Value());
+  if (carry) carry->conv = LastTokens(tape, qkv, config_.conv_kernel_dim - 1);
   if (conv1d_bias_) convolved = AddBias(tape, convolved, tape.Use(*conv1d_bias_));
   return Silu(tape, convolved);
 }

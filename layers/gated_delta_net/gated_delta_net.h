@@ -42,8 +42,15 @@ struct GatedDeltaNetConfig {
   RegionMarks region_marks = RegionMarks::kLeaveOff;
   bool decoupled_projections = false;  // in_proj_qkvz and in_proj_ba; with decoupled_norm only
   bool conv_bias = false;
+  int64_t chunk_size = 0;       // of the delta rule; 0: token by token
   bool decoupled_norm = false;  // the input norm stands outside, before the gather
   bool shared_norm = false;     // with decoupled_norm: its weight is read again in front of in_proj
+};
+
+// What a sequence leaves to its continuation; invalid: nothing came before.
+struct GdnCarry {
+  Value conv;   // the last inputs of the convolution, [K-1, b, k/tp x (q, k, v)]
+  Value state;  // of the delta rule, [b, k/tp, j, e, d]
 };
 
 // Modules in_proj (column; or in_proj_qkvz and in_proj_ba), conv1d, out_norm, out_proj (row) and
@@ -52,18 +59,20 @@ struct GatedDeltaNetConfig {
 class GatedDeltaNet {
  public:
   GatedDeltaNet(const Builder& builder, const GatedDeltaNetConfig& config);
-  Value Forward(Tape& tape, Value x);  // [s(/tp), b, h] -> as x
+  // [s(/tp), b, h] -> as x. `carry`, unless null: what came before x, on return what x leaves.
+  // Packed sequences begin anew, and carry nothing on but the last one's state.
+  Value Forward(Tape& tape, Value x, GdnCarry* carry = nullptr);
   // shared_norm: the layer whose weight is used once more, inside the gather region if there is
   // one: complete there, partial outside, and no action of the finalizer is right for both.
   void ShareNorm(RmsNormLayer* norm) { shared_norm_ = norm; }
   void CollectModules(std::vector<ToggleableModule>& modules);
 
  private:
-  Value Inner(Tape& tape, Value x);         // in_proj, heads, out_proj
-  Value GatherRegion(Tape& tape, Value x);  // Inner on the gathered sequence
-  Value Replica(Tape& tape, Value x);
-  Value Heads(Tape& tape, Value qkvz, Value ba);
-  Value Mixed(Tape& tape, Value projected);                            // conv and silu: [q | k | v]
+  Value Inner(Tape& tape, Value x, GdnCarry* carry);         // in_proj, heads, out_proj
+  Value GatherRegion(Tape& tape, Value x, GdnCarry* carry);  // Inner on the gathered sequence
+  Value Replica(Tape& tape, Value x, GdnCarry* carry);
+  Value Heads(Tape& tape, Value qkvz, Value ba, GdnCarry* carry);
+  Value Mixed(Tape& tape, Value projected, GdnCarry* carry);           // conv and silu: [q | k | v]
   Value Part(Tape& tape, Value x, int part, const Dims& inner) const;  // [s, b, k, inner...]
 
   std::string name_;

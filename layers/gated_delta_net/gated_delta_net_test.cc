@@ -2,6 +2,8 @@
 
 #include "gmock/gmock.h"
 #include "layers/testing/fused.h"
+#include "spmd/ops/concat.h"
+#include "spmd/ops/take_range.h"
 
 namespace sumonce::testing {
 namespace {
@@ -29,12 +31,21 @@ LayerCase GoldenLayer(const Golden& golden, GdnPacking packing, const std::strin
                     Activation(golden, "up." + full + "out.y", Dim::kHidden));
 }
 
+// Token by token and by chunks; over one sequence and over packed ones.
 TEST(GatedDeltaNet, MatchesGoldenInTheFlatForm) {
-  const Golden golden("gdn_layer_flat");
-  const Correspondence names = FlatGdnNames(Bare(GdnPacking::kMegatron), kAt, "param.");
-  LayerCase setup = GoldenLayer(golden, GdnPacking::kMegatron);
-  setup.weights = LoadWeights(golden, names);
-  for (const int tp : {1, 2}) ExpectMatchesGolden(golden, names, RunLayer(setup, {.tp = tp}));
+  for (const char* file : {"gdn_layer_flat", "gdn_layer_packed"}) {
+    const Golden golden(file);
+    const Correspondence names = FlatGdnNames(Bare(GdnPacking::kMegatron), kAt, "param.");
+    for (const int64_t chunk : {0, 4}) {
+      GatedDeltaNetConfig config = Bare(GdnPacking::kMegatron);
+      config.chunk_size = chunk;
+      LayerCase setup = GoldenLayer(golden, GdnPacking::kMegatron);
+      setup.build = WithConfig(config, setup.x, setup.up).build;
+      setup.weights = LoadWeights(golden, names);
+      if (golden.Has("in.cu_seqlens")) setup.pass.sequence_starts = Starts(golden);
+      for (const int tp : {1, 2}) ExpectMatchesGolden(golden, names, RunLayer(setup, {.tp = tp}));
+    }
+  }
 }
 
 std::vector<int64_t> Permutation(const Golden& golden, const std::string& name) {
@@ -129,14 +140,18 @@ TEST(GatedDeltaNet, MatchesGoldenRankPiecesWithFusedAdapters) {
   }
 }
 
-LayerCase RandomLayer(GatedDeltaNetConfig config) {
-  const Dims dims = {Plain(Dim::kSequence, 8), Plain(Dim::kBatch, 2), Plain(Dim::kHidden, 6)};
+GatedDeltaNetConfig Small(GatedDeltaNetConfig config) {
   config.hidden = 6;
   config.num_key_heads = 4;
   config.num_value_heads = 8;
   config.key_head_dim = 3;
   config.value_head_dim = 2;
-  LayerCase setup = WithConfig(config, Random("x", dims), Random("up", dims));
+  return config;
+}
+
+LayerCase RandomLayer(const GatedDeltaNetConfig& config) {
+  const Dims dims = {Plain(Dim::kSequence, 8), Plain(Dim::kBatch, 2), Plain(Dim::kHidden, 6)};
+  LayerCase setup = WithConfig(Small(config), Random("x", dims), Random("up", dims));
   setup.config.lora = {.enabled = true, .r = 2, .targets = {"in_proj", "out_proj"}};
   setup.config.train_base = true;
   return setup;
@@ -163,6 +178,35 @@ TEST(GatedDeltaNet, GatherRegionLeavesOnlyOutNormPartial) {
   const Outcome two = RunLayer(setup, {.tp = 2}, true);
   EXPECT_EQ(two.StateText(kAt + "in_proj.layer_norm_weight"), "tp: E");
   EXPECT_EQ(two.StateText(kAt + "in_proj.lora_A"), "tp: E");
+}
+
+// A sequence in two pieces, the second from what the first leaves, is the sequence in one: y and
+// every gradient, those through the carried window and state included.
+TEST(GatedDeltaNet, CarriesWindowAndStateFromPieceToPiece) {
+  for (const int64_t chunk : {0, 3}) {
+    const GatedDeltaNetConfig config = {.conv_bias = true, .chunk_size = chunk};
+    LayerCase whole = RandomLayer(config);
+    LayerCase pieces = whole;
+    pieces.build = [small = Small(config)](const Builder& builder) {
+      auto layer = std::make_shared<GatedDeltaNet>(builder.Child("self_attention"), small);
+      return [layer](Tape& tape, Value x) {
+        GdnCarry carry;
+        const auto piece = [&](int64_t first, int64_t count) {
+          const Value own = TakeRange(
+              tape, x,
+              {.dim = Dim::kSequence, .first = first, .count = count, .as = Dim::kSequence});
+          return layer->Forward(tape, own, &carry);
+        };
+        const Value first = piece(0, 5);
+        return Concat(tape, first, piece(5, 3), Dim::kSequence);
+      };
+    };
+    const Outcome one = RunLayer(whole), two = RunLayer(pieces);
+    ASSERT_TRUE(two.status.ok()) << two.status;
+    EXPECT_TRUE(AllClose(two.WholeY(), one.WholeY()));
+    for (const auto& [name, state] : one.states)
+      EXPECT_TRUE(AllClose(two.Whole(name), one.Whole(name))) << name;
+  }
 }
 
 // One test for the three ways to project and the bias of the convolution.

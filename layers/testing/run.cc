@@ -154,7 +154,9 @@ ProgramFn LayerProgram(const LayerCase& setup) {
     built->forward = setup.build(builder);
     const ShardMap up(setup.up.dims(), WithSequence(setup.y_cuts, y_over));
     Program program = {.owner = built, .params = &built->params};
-    program.step = [&x, forward = built->forward, up, whole = setup.up](Tape& tape) {
+    program.step = [&x, forward = built->forward, up, whole = setup.up,
+                    pass = setup.pass](Tape& tape) {
+      tape.pass = pass;
       const Value y = forward(tape, tape.Use(x));
       const Value up_value = tape.Constant({.name = "up", .shards = up, .whole = &whole});
       return Dot(tape, y, up_value, {.over = SetOf(whole.dims())});

@@ -72,6 +72,7 @@ GatedDeltaNetConfig ReadGatedDeltaNet(const Block& block, int64_t hidden) {
       {{"MEGATRON", GdnPacking::kMegatron}, {"PER_KEY_HEAD", GdnPacking::kPerKeyHead}});
   config.decoupled_projections = block.Flag("decoupled_projections");
   config.conv_bias = block.Flag("conv_bias");
+  config.chunk_size = block.Int("chunk_size", 0, 1, kMaxExtent);
   config.decoupled_norm =
       block.Flag("decoupled_norm") || config.decoupled_projections || IsReplica(config.mode);
   config.shared_norm = block.Flag("shared_norm");
