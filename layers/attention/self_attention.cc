@@ -35,9 +35,9 @@ std::vector<ShardMap::Cut> CutsOfQueries(const SelfAttentionConfig& config) {
   return {{Dim::kGroup, Axis::kKv}, {Dim::kHeadInGroup, Axis::kKvCopy}};
 }
 
-std::vector<SubProjection> SubsOf(const SelfAttentionConfig& config, bool queries) {
+std::vector<SubOutput> SubsOf(const SelfAttentionConfig& config, bool queries) {
   const int key = queries ? static_cast<int>(QueryParts(config)) : 0;
-  std::vector<SubProjection> subs = {{"k_proj", key, 1}, {"v_proj", key + 1, 1}};
+  std::vector<SubOutput> subs = {{"k_proj", key, 1}, {"v_proj", key + 1, 1}};
   if (queries) subs.insert(subs.begin(), {"q_proj", 0, key});
   return subs;
 }
@@ -50,7 +50,7 @@ LinearConfig Qkv(const SelfAttentionConfig& config) {
           .cut = slices ? Dim::kOut : Dim::kGroup,
           .bias = config.bias,
           .layer_norm = config.layer_norm,
-          .subs = slices ? std::vector<SubProjection>() : SubsOf(config, true)};
+          .subs = slices ? std::vector<SubOutput>() : SubsOf(config, true)};
 }
 
 // kCopies. The gate's heads are as many as the queries': [g, q, d] is [g, q, (q and gate)].

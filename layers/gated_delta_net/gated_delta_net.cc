@@ -43,12 +43,12 @@ DimExtent ValueDim(const GatedDeltaNetConfig& config) {
 }
 
 // Hugging Face's projections among the parts first .. end-1.
-std::vector<SubProjection> SubsIn(int first, int end) {
-  std::vector<SubProjection> subs;
-  for (const SubProjection& sub : {SubProjection{"in_proj_qkv", kQ, 3},
-                                   {"in_proj_z", kZ, 1},
-                                   {"in_proj_b", kBeta, 1},
-                                   {"in_proj_a", kAlpha, 1}}) {
+std::vector<SubOutput> SubsIn(int first, int end) {
+  std::vector<SubOutput> subs;
+  for (const SubOutput& sub : {SubOutput{"in_proj_qkv", kQ, 3},
+                               {"in_proj_z", kZ, 1},
+                               {"in_proj_b", kBeta, 1},
+                               {"in_proj_a", kAlpha, 1}}) {
     if (sub.first >= first && sub.first < end)
       subs.push_back({sub.name, sub.first - first, sub.count});
   }

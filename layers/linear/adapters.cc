@@ -14,7 +14,7 @@ LoraAdapter::Shape ShapeOf(const LinearConfig& config, LoraAdapter::Target targe
 }
 
 // The output of one sub-projection: the same units with its parts alone.
-Dims SubOut(const LinearConfig& config, const SubProjection& sub) {
+Dims SubOut(const LinearConfig& config, const SubOutput& sub) {
   Dims out = config.out;
   const auto parts = config.out[0].parts.begin() + sub.first;
   out[0].parts.assign(parts, parts + sub.count);
@@ -35,7 +35,7 @@ Adapters::Adapters(const Builder& builder, const LinearConfig& config, LoraAdapt
          .lora = std::make_unique<LoraAdapter>(builder, ShapeOf(config, target), replicated)});
     return;
   }
-  for (const SubProjection& sub : config.subs) {
+  for (const SubOutput& sub : config.subs) {
     LoraAdapter::Shape shape = ShapeOf(config, target);
     shape.out = SubOut(config, sub);
     adapters_.push_back(

@@ -16,7 +16,7 @@
 namespace sumonce {
 
 // Adjacent parts of a fused output that other code bases keep as a projection of its own.
-struct SubProjection {
+struct SubOutput {
   const char* name;  // "q_proj"
   int first, count;  // parts of the first output dimension's units
 };
@@ -31,8 +31,7 @@ struct LinearConfig {
   // Else cut as ever, but parallel_mode None: x is taken and y left as they are, and an adapter's
   // factors do likewise (a shared expert under overlap).
   bool communicates = true;
-  std::vector<SubProjection> subs =
-      {};  // of `out`, in order and without gaps; none: it is not fused
+  std::vector<SubOutput> subs = {};  // of `out`, in order and without gaps; none: it is not fused
 };
 
 // The adapters of one linear: one on the whole of it, or with lora.per_sub_projection one for each

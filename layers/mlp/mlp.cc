@@ -9,7 +9,7 @@ namespace {
 
 LinearConfig Fc1(const MlpConfig& config, bool communicates) {
   DimExtent out = Plain(Dim::kFfn, config.ffn);
-  std::vector<SubProjection> subs;
+  std::vector<SubOutput> subs;
   if (config.activation == MlpActivation::kSwiglu) {
     subs = {{"gate_proj", 0, 1}, {"up_proj", 1, 1}};
     out.parts = {1, 1};
