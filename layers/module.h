@@ -40,12 +40,21 @@ struct LoraConfig {
   bool Targets(std::string_view module_path) const;
 };
 
+// Where the bias of a row-parallel linear is added.
+enum class RowBias : uint8_t {
+  kAfterReduction,          // as Megatron and Transformer Engine do
+  kBeforeReduction,         // on the ranks' terms: counted tp times, y is wrong
+  kBeforeReductionDivided,  // a tp-th of it on each: y is right, each rank holds an equal share
+  kBeforeReductionByOwner,  // by the first rank alone: y is right, the others' gradients are zero
+};
+
 struct LayerConfig {
   bool sequence_parallel = false;  // already false at tp 1
   NormKind norm = NormKind::kPlain;
   double norm_eps = 1e-6;
   double init_std = 0.05;  // of weight matrices
   LoraConfig lora;
+  RowBias row_bias = RowBias::kAfterReduction;
   bool train_base = false;  // base weights have gradients (always so without LoRA)
 };
 

@@ -147,8 +147,8 @@ std::vector<Broken> BrokenNames() {
   return {
       Broken{"hidden: 8", "hiden: 8",
              ":5:3: error: unknown field \"hiden\" of Model, expected vocab, hidden, layer, norm, "
-             "norm_eps, init_std, head, weights_file, add_bias_linear, max_position_embeddings or "
-             "embedding_output; did you mean \"hidden\"?"},
+             "norm_eps, init_std, head, weights_file, add_bias_linear, max_position_embeddings, "
+             "embedding_output or row_bias; did you mean \"hidden\"?"},
       Broken{"hidden: 8", "hidden: 8 max_position_embeddings: 3",
              ":5:13: error: max_position_embeddings: 3, expected at least one row for each of the "
              "data's 8 tokens; take 8"},

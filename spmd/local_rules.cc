@@ -64,7 +64,32 @@ AxisState ForwardAxis(const Declaration& declaration, std::span<const OperandSta
   return *shard;
 }
 
-State Addition(std::span<const OperandState> operands, int num_axes, int operation) {
+// An addend that has no such dimension is the same for every slice along it.
+bool SameForSlices(const OperandState& operand, const AxisState& axis, const AxisState& shard) {
+  return axis.layout == Layout::kEqual && Find(*operand.dims, shard.dim) < 0;
+}
+
+// One axis of sum += addend; the scales change where an E is read as a P with equal terms.
+const char* AddAxis(const OperandState& first, const OperandState& operand, int a, AxisState& x,
+                    Scale& scale_sum, Scale& scale_addend) {
+  const AxisState& y = (*operand.value)[a];
+  if (x.layout == Layout::kMixed || y.layout == Layout::kMixed) return kMixedOperand;
+  if (x.layout == Layout::kMaxima || y.layout == Layout::kMaxima) return kMaximaOperand;
+  if (x.layout == Layout::kShard || y.layout == Layout::kShard) {
+    if (x == y || SameForSlices(operand, y, x)) return nullptr;
+    if (!SameForSlices(first, x, y)) return kAddLayouts;
+    x = y;
+    return nullptr;
+  }
+  if (x.layout == Layout::kEqual && y.layout == Layout::kEqual) return nullptr;
+  if (x.layout == Layout::kEqual) scale_sum = scale_sum * Scale::SizeOfAxis(a);
+  if (y.layout == Layout::kEqual) scale_addend = scale_addend * Scale::SizeOfAxis(a);
+  x = Partial(x.why | y.why);
+  return nullptr;
+}
+
+State Addition(const Declaration& declaration, std::span<const OperandState> operands, int num_axes,
+               int operation) {
   State sum = *operands[0].value;
   for (size_t i = 1; i < operands.size(); ++i) {
     const State& addend = *operands[i].value;
@@ -75,27 +100,18 @@ State Addition(std::span<const OperandState> operands, int num_axes, int operati
     Scale scale_addend = addend.scale;
     bool read_as_partial = false;
     for (int a = 0; a < num_axes && !sum.lost; ++a) {
-      AxisState& x = sum[a];
-      const AxisState& y = addend[a];
-      if (x.layout == Layout::kMixed || y.layout == Layout::kMixed) {
-        sum.lost = {kMixedOperand, operation};
-      } else if (x.layout == Layout::kMaxima || y.layout == Layout::kMaxima) {
-        sum.lost = {kMaximaOperand, operation};
-      } else if (x.layout == Layout::kShard || y.layout == Layout::kShard) {
-        if (!(x == y)) sum.lost = {kAddLayouts, operation};
-      } else if (x.layout != y.layout) {  // E with P: right if the E is an n-th
-        read_as_partial = true;
-        if (x.layout == Layout::kEqual) scale_sum = scale_sum * Scale::SizeOfAxis(a);
-        if (y.layout == Layout::kEqual) scale_addend = scale_addend * Scale::SizeOfAxis(a);
-        x = Partial(x.why | y.why);
-      } else {
-        x.why |= y.why;
-      }
+      read_as_partial |= sum[a].layout != addend[a].layout;
+      const char* lost = AddAxis(operands[0], operands[i], a, sum[a], scale_sum, scale_addend);
+      if (lost) sum.lost = {lost, operation};
     }
     sum.scale = scale_sum;
     if (!(scale_sum == scale_addend)) {
       sum.off = First(sum.off, {read_as_partial ? kCountedTwice : kAddScales, operation});
     }
+  }
+  for (int a = 0; a < num_axes && !sum.lost; ++a) {
+    const bool cut = sum[a].layout == Layout::kShard;
+    if (cut && Contains(declaration.mixes, sum[a].dim)) sum.lost = {kMixesCut, operation};
   }
   return sum;
 }
@@ -137,7 +153,7 @@ AxisState BackwardAxis(const Declaration& declaration, std::span<const OperandSt
 
 State LocalForward(const Declaration& declaration, std::span<const OperandState> operands,
                    int num_axes, int operation) {
-  if (declaration.addition) return Addition(operands, num_axes, operation);
+  if (declaration.addition) return Addition(declaration, operands, num_axes, operation);
   State result;
   for (size_t i = 0; i < operands.size(); ++i) {
     const State& operand = *operands[i].value;

@@ -26,8 +26,10 @@ struct Declaration {
   DimSet sums = 0;   // dimensions of operands, absent from the result, over which it is a plain sum
                      // of per-slice terms
   DimSet mixes = 0;  // dimensions combined in any other way
-  DimSet maxima = 0;      // likewise, over which it is the maximum of the per-slice maxima
-  bool addition = false;  // a + b + ...: its own kind
+  DimSet maxima = 0;  // likewise, over which it is the maximum of the per-slice maxima
+  // a + b + ..., its own kind: also where an addend lacks some of the first's dimensions and is the
+  // same along them, or is set beside the others.
+  bool addition = false;
 };
 constexpr uint32_t Linear() { return 0; }
 template <typename... Rest>

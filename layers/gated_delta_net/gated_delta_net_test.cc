@@ -66,6 +66,35 @@ TEST(GatedDeltaNet, MatchesGoldenInTheGroupedForm) {
   ExpectMatchesGolden(golden, names, RunLayer(setup));
 }
 
+// mcore-bridge's decoupled form holds Qwen3-Next's two matrices as they are; its convolution is per
+// key head as well, where Qwen3-Next's is flat.
+TEST(GatedDeltaNet, MatchesGoldenInTheDecoupledForm) {
+  const Golden golden("gdn_layer_grouped"), bridge("gdn_layer_bridge_packed");
+  GatedDeltaNetConfig config = Bare(GdnPacking::kPerKeyHead);
+  config.decoupled_projections = true;
+  LayerCase setup = GoldenLayer(golden, GdnPacking::kPerKeyHead);
+  setup.build = WithConfig(config, setup.x, setup.up).build;
+  const std::vector<std::pair<std::string, std::string>> names = {
+      {kAt + "in_proj_qkvz.weight", "param.in_proj_qkvz"},
+      {kAt + "in_proj_ba.weight", "param.in_proj_ba"},
+      {kAt + "A_log", "param.A_log"},
+      {kAt + "dt_bias", "param.dt_bias"},
+      {kAt + "out_norm.weight", "param.norm"},
+      {kAt + "out_proj.weight", "param.out_proj"}};
+  for (const auto& [ours, theirs] : names) setup.weights[ours] = Matrix(golden, theirs);
+  const std::vector<int64_t> channels = Permutation(bridge, "in.perm_conv1d");
+  setup.weights[kAt + "conv1d.weight"] = GatherRows(Matrix(golden, "param.conv1d"), channels);
+  for (const int tp : {1, 2}) {
+    const Outcome outcome = RunLayer(setup, {.tp = tp});
+    EXPECT_TRUE(golden.Matches(outcome.WholeY(), "out.y", kSequenceFirst));
+    EXPECT_TRUE(golden.Matches(outcome.Whole("x"), "grad.in.x", kSequenceFirst));
+    for (const auto& [ours, theirs] : names)
+      EXPECT_TRUE(golden.Matches(outcome.Whole(ours), "grad." + theirs)) << ours;
+    const Tensor taps = GatherRows(Matrix(golden, "grad.param.conv1d"), channels);
+    EXPECT_TRUE(AllClose(outcome.Whole(kAt + "conv1d.weight"), taps));
+  }
+}
+
 // Per key head in both in_proj and conv1d: our other packing, as it lies.
 TEST(GatedDeltaNet, MatchesGoldenInTheBridgesPacking) {
   const Golden golden("gdn_layer_bridge_packed");

@@ -40,19 +40,19 @@ Adapters::Adapters(const Builder& builder, const LinearConfig& config, LoraAdapt
     shape.out = SubOut(config, sub);
     adapters_.push_back(
         {.name = sub.name,
-         .first = sub.first,
          .lora = std::make_unique<LoraAdapter>(builder.Child(sub.name), shape, replicated)});
   }
 }
 
 Value Adapters::AddTo(Tape& tape, Value y, Value x) {
+  if (adapters_.empty()) return y;
+  if (adapters_[0].name.empty()) return Add(tape, y, adapters_[0].lora->Forward(tape, x));
+  std::vector<Value> parts;
   for (Adapter& adapter : adapters_) {
-    if (adapter.name.empty()) return Add(tape, y, adapter.lora->Forward(tape, x));
     Tape::Scope scope(tape, adapter.name);
-    const Value part = adapter.lora->Forward(tape, x);
-    y = Add(tape, y, PlaceParts(tape, part, {.into = fused_, .first = adapter.first}));
+    parts.push_back(adapter.lora->Forward(tape, x));
   }
-  return y;
+  return Add(tape, y, JoinParts(tape, std::move(parts), fused_));
 }
 
 void Adapters::CollectModules(std::vector<ToggleableModule>& modules) {

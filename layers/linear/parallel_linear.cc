@@ -88,7 +88,8 @@ RowParallelLinear::RowParallelLinear(const Builder& builder, const LinearConfig&
     : name_(builder.name()),
       path_(builder.path()),
       sequence_parallel_(builder.config().sequence_parallel),
-      communicates_(config.communicates) {
+      communicates_(config.communicates),
+      row_bias_(builder.config().row_bias) {
   weight_ = &builder.Create("weight", ShardMap(WeightDims(config), CutsOf(config)),
                             WeightInit(builder), ShardedMarks(1));
   if (config.bias) {
@@ -102,9 +103,19 @@ RowParallelLinear::RowParallelLinear(const Builder& builder, const LinearConfig&
 Value RowParallelLinear::Forward(Tape& tape, Value x) {
   Tape::Scope scope(tape, name_);
   Value y = Linear(tape, x, tape.Use(*weight_));
+  const bool after = row_bias_ == RowBias::kAfterReduction;
+  if (bias_ && !after) y = WithTerm(tape, y);
   if (communicates_) y = LeaveRowParallel(tape, y, sequence_parallel_);
-  if (bias_) y = AddBias(tape, y, tape.Use(*bias_));
+  if (bias_ && after) y = AddBias(tape, y, tape.Use(*bias_));
   return adapters_.AddTo(tape, y, x);
+}
+
+Value RowParallelLinear::WithTerm(Tape& tape, Value y) {
+  Value bias = tape.Use(*bias_);
+  if (row_bias_ == RowBias::kBeforeReductionDivided)
+    bias = tape.Multiply(bias, Scale::SizeOfGroup(tape.GroupOf(Axis::kTp), -1));
+  if (row_bias_ == RowBias::kBeforeReductionByOwner) bias = OwnerOnly(tape, bias, Axis::kTp);
+  return AddBias(tape, y, bias);
 }
 
 void RowParallelLinear::CollectModules(std::vector<ToggleableModule>& modules) {

@@ -48,7 +48,6 @@ class Adapters {
  private:
   struct Adapter {
     std::string name;  // of the sub-projection; "": of the whole
-    int first = 0;
     std::unique_ptr<LoraAdapter> lora;
   };
   std::vector<Adapter> adapters_;
@@ -105,8 +104,8 @@ class ReplicatedLinear : public LinearModule {
 };
 
 // W split by columns of the input over tp. The output is summed: reduce-scattered over s with
-// sequence parallelism, all-reduced without. The bias is added behind the sum and is marked
-// sequence_parallel.
+// sequence parallelism, all-reduced without. The bias is added behind the sum, unless the
+// configuration wants it elsewhere, and is marked sequence_parallel.
 class RowParallelLinear : public LinearModule {
  public:
   RowParallelLinear(const Builder& builder, const LinearConfig& config);
@@ -115,10 +114,13 @@ class RowParallelLinear : public LinearModule {
   void CollectModules(std::vector<ToggleableModule>& modules) override;
 
  private:
+  Value WithTerm(Tape& tape, Value y);  // y and the rank's term of the bias
+
   std::string name_;
   std::string path_;
   bool sequence_parallel_;
   bool communicates_;
+  RowBias row_bias_;
   Param* weight_;
   Param* bias_ = nullptr;
   Adapters adapters_;

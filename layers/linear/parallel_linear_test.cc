@@ -66,6 +66,29 @@ TEST(RowParallelLinear, ShardsReproduceTheUnsharded) {
   ExpectReproducesUnsharded(Row(), /*sequence_parallel=*/false, {});
 }
 
+// Added to the ranks' terms the bias counts tp times, unless each rank adds its share of it: equal
+// shares, or all of it on one rank. Then each rank's gradient is a share too, and all ranks hold
+// terms, with and without sequence parallelism.
+TEST(RowParallelLinear, ABiasBeforeTheReductionIsATerm) {
+  for (const bool sequence_parallel : {false, true}) {
+    LayerCase row = Row();
+    const Outcome whole = RunLayer(row);
+    row.config.row_bias = RowBias::kBeforeReductionByOwner;
+    ExpectReproducesUnsharded(row, sequence_parallel, {"linear.bias"});
+    const Outcome owner = RunLayer(row, {.tp = 2}, sequence_parallel);
+    EXPECT_TRUE(AllClose(owner.ranks[0].param_grads.at("linear.bias"), whole.Whole("linear.bias")));
+    EXPECT_TRUE(AllClose(owner.ranks[1].param_grads.at("linear.bias"), Tensor({kO})));
+
+    row.config.row_bias = RowBias::kBeforeReductionDivided;
+    const Outcome divided = RunLayer(row, {.tp = 2}, sequence_parallel);
+    EXPECT_TRUE(AllClose(divided.WholeY(), whole.WholeY()));
+    EXPECT_EQ(divided.StateText("linear.bias"), "tp: E, times 1/tp");
+
+    row.config.row_bias = RowBias::kBeforeReduction;
+    EXPECT_TRUE(RunLayer(row, {.tp = 2}, sequence_parallel).y_state.off);
+  }
+}
+
 // The second founding case in small: the toggle makes the norm's gradient complete, and leaves the
 // mark that asks for a sum.
 TEST(ColumnParallelLinear, ToggledModuleHasACompleteGradientUnderItsMark) {

@@ -190,6 +190,12 @@ void ReadModel(const Block& root, Reading& reading) {
   }
   for (const Block& layer : layers) model.layers.push_back(ReadLayer(layer, reading));
   if (block.Flag("add_bias_linear")) AddBiases(model);
+  model.common.row_bias =
+      block.Choice("row_bias", model.common.row_bias,
+                   {{"AFTER_REDUCTION", RowBias::kAfterReduction},
+                    {"BEFORE_REDUCTION", RowBias::kBeforeReduction},
+                    {"BEFORE_REDUCTION_DIVIDED", RowBias::kBeforeReductionDivided},
+                    {"BEFORE_REDUCTION_BY_OWNER", RowBias::kBeforeReductionByOwner}});
   model.embedding_output = block.Choice("embedding_output", model.embedding_output,
                                         {{"REDUCE_SCATTERED", EmbeddingOutput::kReduceScattered},
                                          {"SCATTERED", EmbeddingOutput::kScattered},

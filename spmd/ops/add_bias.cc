@@ -10,7 +10,7 @@ absl::StatusOr<Declaration> AddBiasOperation::Declare(std::span<const Dims> oper
     return ShapeError("AddBias", "bias", operands[1],
                       "the last dimensions of x " + Describe(operands[0]));
   }
-  return Declaration{.result = operands[0]};
+  return Declaration{.result = operands[0], .addition = true};
 }
 
 void AddBiasOperation::Forward(std::span<const Tensor> in, Tensor& out) const {

@@ -67,7 +67,7 @@ absl::StatusOr<Declaration> ConcatOperation::Declare(std::span<const Dims> opera
         "Concat: a ", Describe(a), " and b ", Describe(b), " cannot stand side by side along ",
         ToAbsl(Name(dim_)), ": b must be a but for that extent, or lack dimensions before it"));
   }
-  Declaration declaration{.result = a, .mixes = SetOf(dim_)};
+  Declaration declaration{.result = a, .mixes = SetOf(dim_), .addition = true};
   declaration.result[Find(a, dim_)].units += b[Find(b, dim_)].units;
   return declaration;
 }

@@ -9,7 +9,8 @@ namespace sumonce {
 
 // a: [..., dim, ...], b: as a but for the extent of dim; of the dimensions in front of dim b may
 // lack some and is then the same along them. Result: a's dimensions with the entries of both, a's
-// first. InvalidArgument otherwise, and if dim has parts. Mixes dim; the other dimensions are free.
+// first. InvalidArgument otherwise, and if dim has parts. A sum of the two, each with zeros beside
+// it; mixes dim, the other dimensions are free.
 class ConcatOperation : public Operation {
  public:
   explicit ConcatOperation(Dim dim) : dim_(dim) {}

@@ -67,50 +67,69 @@ Value TakeParts(Tape& tape, Value x, TakePartsOptions options) {
   return tape.Run(std::make_shared<TakePartsOperation>(options), {x});
 }
 
-absl::StatusOr<Declaration> PlacePartsOperation::Declare(std::span<const Dims> operands) const {
-  SUMONCE_CHECK(operands.size() == 1);
-  const DimExtent& into = options_.into;
-  const int position = Find(operands[0], into.dim);
-  const size_t count = position < 0 ? 0 : operands[0][position].parts.size();
-  const auto first = into.parts.begin() + options_.first;
-  const bool fits = count > 0 && options_.first >= 0 &&
-                    options_.first + count <= into.parts.size() &&
-                    std::equal(first, first + count, operands[0][position].parts.begin());
-  if (!fits) {
-    return absl::InvalidArgumentError(absl::StrCat("PlaceParts: x ", Describe(operands[0]),
-                                                   " does not have the parts from ", options_.first,
-                                                   " on of ", Describe(Dims{into})));
+namespace {
+
+// Visits each operand with what TakeParts would take of the whole to get it.
+template <typename Visit>
+void ForEachPart(std::span<const Tensor> parts, Dim dim, Visit visit) {
+  int first = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Dims& dims = parts[i].dims();
+    const int count = static_cast<int>(dims[Find(dims, dim)].parts.size());
+    visit(i, TakePartsOptions{.dim = dim, .first = first, .count = count});
+    first += count;
   }
-  Declaration declaration{.result = operands[0], .linear = Linear(0)};
-  declaration.result[position].parts = into.parts;
-  declaration.result[position].packing = into.packing;
+}
+
+}  // namespace
+
+absl::StatusOr<Declaration> JoinPartsOperation::Declare(std::span<const Dims> operands) const {
+  SUMONCE_CHECK(!operands.empty());
+  const int position = Find(operands[0], into_.dim);
+  DimExtent joined = into_;
+  joined.parts.clear();
+  bool alike = position >= 0;
+  for (const Dims& part : operands) {
+    alike = alike && Find(part, into_.dim) == position && part.size() == operands[0].size();
+    if (!alike) break;
+    joined.units = part[position].units;
+    joined.parts.insert(joined.parts.end(), part[position].parts.begin(),
+                        part[position].parts.end());
+    Dims same = part;
+    same[position] = operands[0][position];
+    alike = same == operands[0] && joined.units == operands[0][position].units;
+  }
+  if (!alike || joined.parts != into_.parts) {
+    std::string found;
+    for (const Dims& part : operands) absl::StrAppend(&found, " ", Describe(part));
+    return absl::InvalidArgumentError(
+        absl::StrCat("JoinParts: the parts", found, " do not make up ", Describe(Dims{into_})));
+  }
+  Declaration declaration{.result = operands[0], .addition = true};
+  declaration.result[position] = joined;
   return declaration;
 }
 
-void PlacePartsOperation::Forward(std::span<const Tensor> in, Tensor& out) const {
-  ForEachRow(out.dims(), in[0].dims(), TakenFrom(in[0].dims()),
-             [&](int64_t to, int64_t from, int64_t count) {
-               std::copy_n(in[0].data() + from, count, out.data() + to);
-             });
+void JoinPartsOperation::Forward(std::span<const Tensor> in, Tensor& out) const {
+  ForEachPart(in, into_.dim, [&](size_t i, const TakePartsOptions& taken) {
+    ForEachRow(out.dims(), in[i].dims(), taken, [&](int64_t to, int64_t from, int64_t count) {
+      std::copy_n(in[i].data() + from, count, out.data() + to);
+    });
+  });
 }
 
-void PlacePartsOperation::Backward(std::span<const Tensor> in, const Tensor& out,
-                                   const Tensor& grad_out, std::span<Tensor> grad_in) const {
-  if (grad_in[0].empty()) return;
-  ForEachRow(out.dims(), in[0].dims(), TakenFrom(in[0].dims()),
-             [&](int64_t from, int64_t to, int64_t count) {
-               std::copy_n(grad_out.data() + from, count, grad_in[0].data() + to);
-             });
+void JoinPartsOperation::Backward(std::span<const Tensor> in, const Tensor& out,
+                                  const Tensor& grad_out, std::span<Tensor> grad_in) const {
+  ForEachPart(in, into_.dim, [&](size_t i, const TakePartsOptions& taken) {
+    if (grad_in[i].empty()) return;
+    ForEachRow(out.dims(), in[i].dims(), taken, [&](int64_t from, int64_t to, int64_t count) {
+      std::copy_n(grad_out.data() + from, count, grad_in[i].data() + to);
+    });
+  });
 }
 
-// What TakeParts would take of the result.
-TakePartsOptions PlacePartsOperation::TakenFrom(const Dims& x) const {
-  const DimExtent& own = x[Find(x, options_.into.dim)];
-  return {.dim = own.dim, .first = options_.first, .count = static_cast<int>(own.parts.size())};
-}
-
-Value PlaceParts(Tape& tape, Value x, PlacePartsOptions options) {
-  return tape.Run(std::make_shared<PlacePartsOperation>(std::move(options)), {x});
+Value JoinParts(Tape& tape, std::vector<Value> parts, DimExtent into) {
+  return tape.Run(std::make_shared<JoinPartsOperation>(std::move(into)), std::move(parts));
 }
 
 void RegisterTakeParts(OperationRegistry& registry) {
@@ -124,13 +143,15 @@ void RegisterTakeParts(OperationRegistry& registry) {
                              {take(1, 2), {{s, unit_major, h}}, {}, true},
                              {take(0, 2), {{s, part_major}}, {}, true},
                              {take(2, 1), {{s, part_major, h}}, {}, true}});
-  const auto place = [](const DimExtent& into, int first) {
-    return std::make_shared<PlacePartsOperation>(PlacePartsOptions{.into = into, .first = first});
+  const auto join = [](const DimExtent& into) {
+    return std::make_shared<JoinPartsOperation>(into);
   };
+  const DimExtent two = {Dim::kGroup, 6, {2, 1}, Packing::kUnitMajor};
   const DimExtent last = {Dim::kGroup, 6, {3}, Packing::kUnitMajor};
-  const DimExtent two = {Dim::kGroup, 6, {2, 1}, Packing::kPartMajor};
-  registry.Add("PlaceParts", {{place(unit_major, 2), {{s, last}}, {}, true},
-                              {place(part_major, 0), {{s, two, h}}, {}, true}});
+  const DimExtent first = {Dim::kGroup, 6, {2}, Packing::kUnitMajor};
+  const DimExtent others = {Dim::kGroup, 6, {1, 3}, Packing::kPartMajor};
+  registry.Add("JoinParts", {{join(unit_major), {{s, two}, {s, last}}, {}, true},
+                             {join(part_major), {{s, first, h}, {s, others, h}}, {}, true}});
 }
 
 }  // namespace sumonce

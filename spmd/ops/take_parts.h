@@ -31,30 +31,24 @@ class TakePartsOperation : public Operation {
 
 Value TakeParts(Tape& tape, Value x, TakePartsOptions options);
 
-struct PlacePartsOptions {
-  DimExtent into;  // the fused dimension, with the parts that it has on any number of units
-  int first = 0;
-};
-
-// The transpose of TakeParts: x: [..., dim = units x (some parts), ...]; the result has all parts
-// of `into`, x's at `first` and zeros in the others. InvalidArgument if x lacks into.dim or has
-// other parts there. Linear; every dimension is free.
-class PlacePartsOperation : public Operation {
+// The inverse: every operand [..., dim = units x (some parts), ...], adjacent parts of `into` in
+// its order and together all of them; the result has `into` in their place. InvalidArgument
+// otherwise. A sum of the operands, each with zeros in the others' parts; every dimension is free.
+class JoinPartsOperation : public Operation {
  public:
-  explicit PlacePartsOperation(PlacePartsOptions options) : options_(std::move(options)) {}
-  std::string_view name() const override { return "PlaceParts"; }
+  // `into` may have any number of units.
+  explicit JoinPartsOperation(DimExtent into) : into_(std::move(into)) {}
+  std::string_view name() const override { return "JoinParts"; }
   absl::StatusOr<Declaration> Declare(std::span<const Dims> operands) const override;
   void Forward(std::span<const Tensor> in, Tensor& out) const override;
   void Backward(std::span<const Tensor> in, const Tensor& out, const Tensor& grad_out,
                 std::span<Tensor> grad_in) const override;
-  const PlacePartsOptions& options() const { return options_; }
+  const DimExtent& into() const { return into_; }
 
  private:
-  TakePartsOptions TakenFrom(const Dims& x) const;
-
-  PlacePartsOptions options_;
+  DimExtent into_;
 };
 
-Value PlaceParts(Tape& tape, Value x, PlacePartsOptions options);
+Value JoinParts(Tape& tape, std::vector<Value> parts, DimExtent into);
 
 }  // namespace sumonce

@@ -165,31 +165,22 @@ int LowerTakeParts(Graph& graph, const Application& at) {
   return Taken(graph, at.operands[0], at.dims[0], position, options.first, options.count);
 }
 
-// Zeros in front of the parts and behind them.
-int LowerPlaceParts(Graph& graph, const Application& at) {
-  const PlacePartsOptions& options = OptionsOf<PlacePartsOperation>(at);
-  const int position = sumonce::Find(at.dims[0], options.into.dim);
-  const DimExtent& own = at.dims[0][position];
-  int64_t before = 0;
-  for (int part = 0; part < options.first; ++part) before += options.into.parts[part];
-  const int64_t behind = options.into.width() - before - own.width();
-  const bool by_parts = options.into.packing == Packing::kPartMajor;
-  Extents units = ShapeOf(at.dims[0]);
-  if (!by_parts) {
-    units[position] = own.units;
-    units.insert(units.begin() + position + 1, own.width());
-  }
-  const int along = by_parts ? position : position + 1;
-  const auto zeros = [&](int64_t width) {
-    Extents shape = units;
-    shape[along] = by_parts ? width * own.units : width;
-    return graph.Call("aten.zeros", {OfExtents(shape)}, shape);
-  };
+// One behind the other, unit by unit or each whole.
+int LowerJoinParts(Graph& graph, const Application& at) {
+  const DimExtent& into = static_cast<const JoinPartsOperation*>(at.operation)->into();
+  const int position = sumonce::Find(at.dims[0], into.dim);
+  const bool whole = into.packing == Packing::kPartMajor;
   std::vector<int> blocks;
-  if (before > 0) blocks.push_back(zeros(before));
-  blocks.push_back(graph.View(at.operands[0], units));
-  if (behind > 0) blocks.push_back(zeros(behind));
-  return graph.View(blocks.size() == 1 ? blocks[0] : graph.Cat(blocks, along), ResultShape(at));
+  for (size_t i = 0; i < at.dims.size(); ++i) {
+    const DimExtent& own = at.dims[i][position];
+    Extents units = ShapeOf(at.dims[i]);
+    if (!whole) {
+      units[position] = own.units;
+      units.insert(units.begin() + position + 1, own.width());
+    }
+    blocks.push_back(graph.View(at.operands[i], units));
+  }
+  return graph.View(graph.Cat(blocks, whole ? position : position + 1), ResultShape(at));
 }
 
 int LowerTakeRange(Graph& graph, const Application& at) {
@@ -268,11 +259,11 @@ const std::map<std::string_view, Lowering>& Lowerings() {
       {"GdnDecay", LowerGdnDecay},
       {"Gelu", LowerGelu},
       {"GeluTanh", LowerGelu},
+      {"JoinParts", LowerJoinParts},
       {"L2Norm", LowerL2Norm},
       {"Linear", LowerLinear},
       {"Log", LowerLog},
       {"MaxOver", LowerMaxOver},
-      {"PlaceParts", LowerPlaceParts},
       {"Product", LowerProduct},
       {"Regroup", LowerUnfold},
       {"RmsNorm", LowerRmsNorm},

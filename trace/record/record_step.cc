@@ -201,6 +201,8 @@ class StepRecorder {
 std::string WhyNotRecorded(const Scenario& scenario) {
   if (!scenario.data.packed.empty())
     return "sequences are packed, and a trace has one length for all";
+  if (scenario.model.common.row_bias == RowBias::kBeforeReductionByOwner)
+    return "one rank alone adds a bias, and the ranks of a trace run one program";
   if (scenario.mesh.kv > 0)
     return "ranks share a key-value group: tp is two axes, and a trace is of one";
   for (const Edit& edit : scenario.defects) {
