@@ -29,7 +29,7 @@ std::string ClassText(GradClass grad_class) {
 // Without a proof of its own (the proof of the run itself), the verdict says it.
 Row ProofRow(const Finding& finding) {
   const Verdict& verdict = finding.verdict;
-  const std::string param = verdict.param.empty() ? "the run itself" : verdict.param;
+  const std::string param = SubjectOf(verdict);
   const Proof proof = finding.proof.value_or(
       Proof{verdict.param, verdict.outcome, verdict.mechanism, verdict.axis, verdict.coefficient,
             verdict.factor, verdict.grad_class, verdict.action, verdict.operation, "", "", ""});

@@ -136,6 +136,9 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
   if (!run.tape->status().ok()) run.refused = std::string(run.tape->status().message());
   run.conditions = Conditions(scenario, run.model->params());
 
+  if (scenario.optimizer.clip_grad > 0)
+    run.norm_miscounts = MiscountedByMarks(run.model->params(), scenario.optimizer.norm_type);
+
   FinalizePreset preset = *Finalizers().Find(scenario.finalizer);
   for (const auto& effect : effects.all()) effect->OnPreset(preset);
   const FinalizeConfig finalize = EffectiveFinalizeConfig(scenario);

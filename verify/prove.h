@@ -11,6 +11,7 @@
 
 #include "sim/scenario.h"
 #include "spmd/abstract_tape.h"
+#include "verify/grad_norm.h"
 #include "verify/verdict.h"
 
 namespace sumonce {
@@ -24,6 +25,7 @@ struct ProofRun {
   std::map<std::string, State> before;  // states before the finalizer
   std::map<std::string, State> after;
   std::vector<std::string> conditions;
+  std::vector<Miscounted> norm_miscounts;  // where gradients are clipped
   Scale sound_scale;  // what a sound gradient carries before the finalizer (mean of cells: dp)
 };
 

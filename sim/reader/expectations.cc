@@ -7,7 +7,9 @@ namespace sumonce {
 namespace {
 
 // Mechanisms of a run as a whole, which name no parameter.
-bool OfTheRun(Mechanism mechanism) { return mechanism >= Mechanism::kCollectiveMismatch; }
+bool OfTheRun(Mechanism mechanism) {
+  return mechanism >= Mechanism::kCollectiveMismatch || mechanism == Mechanism::kNormMiscount;
+}
 
 // Mechanisms of which a verdict can say where they happened.
 bool NamesAnOperation(Mechanism mechanism) {
@@ -61,8 +63,9 @@ void CheckParam(const Block& block, const Expectation& expected, Reading& readin
   } else if (!OfTheRun(expected.mechanism)) {
     block.Missing(
         "expect has no param, expected a glob such as param: \"*.lora_B\"; only "
-        "COLLECTIVE_MISMATCH, "
-        "DEADLOCK, RANK_LOST, NONDETERMINISTIC and NOT_FINITE speak of the run itself");
+        "NORM_MISCOUNT, "
+        "COLLECTIVE_MISMATCH, DEADLOCK, RANK_LOST, NONDETERMINISTIC and NOT_FINITE speak of the "
+        "run itself");
   }
 }
 
