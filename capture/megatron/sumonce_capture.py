@@ -211,7 +211,7 @@ class Model:
         return [(n, p) for n, p in self.parameters if p.requires_grad and main_grad(p) is not None]
 
     def buffers(self):
-        return [b for c in self.chunks for b in c.buffers()]
+        return [b for c in self.chunks for b in torch.nn.Module.buffers(c)]  # the wrapper has buffers of its own
 
     def reduces_in_backward(self):
         return any(g.ddp_config.overlap_grad_reduce and not g.is_first_batch for g in self.bucket_groups)
