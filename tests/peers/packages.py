@@ -25,7 +25,7 @@ def environment(folder):
 def unpacked(folder, package, version):
     """The folder, for PYTHONPATH, of a package without its dependencies. `version`: as pip takes it, '0.16.*' is the newest of
     them. None where the index has no such version. Megatron-Core asks for Python 3.12 from 0.17 on, and runs on 3.11."""
-    place = folder / f"{package}-{version}"
+    place = folder / f"{package}-{version.removesuffix('.*')}"
     if not any(place.glob("*.dist-info")):
         place.mkdir(parents=True, exist_ok=True)
         python = folder / "venv" / "bin" / "python"
