@@ -261,9 +261,10 @@ class Model:
         return owned
 
     def _tied(self):
+        """The last stage's copy of the embedding; on one stage the two are one parameter."""
         shared = getattr(unwrapped(self.chunks[-1]), "share_embeddings_and_output_weights", None)
-        pair, names = {"output_layer.weight": "embedding.word_embeddings.weight"}, {n for n, _ in self.parameters}
-        return None if shared is None else pair if shared and names >= pair.keys() and not names & set(pair.values()) else {}
+        pair = {"output_layer.weight": "embedding.word_embeddings.weight"}
+        return None if shared is None else pair if shared and self._mesh["pp"]["size"] > 1 else {}
 
 
 class GlobalNames:
@@ -393,9 +394,9 @@ class Choice:
 
 
 def checkpoint_name(name):
-    """Without wrappers' prefixes and PEFT's base_layer."""
+    """Without wrappers' prefixes and parts. PEFT's base_layer itself keeps its name, beside the layer that wraps it."""
     name = re.sub(r"^((module|base_model\.model|_orig_mod|_fsdp_wrapped_module)\.)*", "", name)
-    return re.sub(r"\.(_orig_mod|_checkpoint_wrapped_module|base_layer)(?=\.|$)", "", name)
+    return re.sub(r"\.(_orig_mod|_checkpoint_wrapped_module)(?=\.|$)|\.base_layer(?=\.)", "", name)
 
 
 MARKS = ("sequence_parallel", "average_gradients_across_tp_domain", "tensor_model_parallel", "partition_dim", "partition_stride",

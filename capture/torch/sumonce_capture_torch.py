@@ -273,9 +273,9 @@ class Choice:
 
 
 def checkpoint_name(name):
-    """Without wrappers' prefixes and PEFT's base_layer."""
+    """Without wrappers' prefixes and parts. PEFT's base_layer itself keeps its name, beside the layer that wraps it."""
     name = re.sub(r"^((module|base_model\.model|_orig_mod|_fsdp_wrapped_module)\.)*", "", name)
-    return re.sub(r"\.(_orig_mod|_checkpoint_wrapped_module|base_layer)(?=\.|$)", "", name)
+    return re.sub(r"\.(_orig_mod|_checkpoint_wrapped_module)(?=\.|$)|\.base_layer(?=\.)", "", name)
 
 
 MARKS = ("sequence_parallel", "average_gradients_across_tp_domain", "tensor_model_parallel", "partition_dim", "partition_stride",

@@ -72,10 +72,8 @@ def rank_of(rank, ranks, folder, sizes, run, out, told):
 def train(out, build="plain", changes={}, steps=1, micro=1, masked=0, drop=0, zero=None, wrapper={}, probe=False, watched=True):
     """Steps of Megatron's own schedule, wrapper, finalizer and optimizer. Returns the wrapped model and the seconds of each."""
     config, ddp, optimizer = built(build, changes, wrapper, zero)
+    capture = sumonce_capture.watch(out, steps=range(1, steps + 1), probe=probe) if watched else None
     config.finalize_model_grads_func = sys.modules["megatron.core.distributed.finalize_model_grads"].finalize_model_grads
-    capture = sumonce_capture.watch(out, model=[ddp], steps=range(1, steps + 1), probe=probe) if watched else None
-    if watched:
-        config.finalize_model_grads_func = sys.modules["megatron.core.distributed.finalize_model_grads"].finalize_model_grads
     seconds = []
     for step in range(1, steps + 1):
         start = time.perf_counter()
@@ -156,9 +154,17 @@ def lora(config, local=True):
 
 
 def gated_delta_net(config):
-    import bridge_gdn
+    """A layer of linear attention, then one of softmax attention."""
+    import mcore_bridge  # noqa
+    from mcore_bridge.model.modules.gated_delta_net import GatedDeltaNet
+    from megatron.core.extensions.transformer_engine import TELayerNormColumnParallelLinear, TERowParallelLinear
+    from megatron.core.ssm.gated_delta_net import GatedDeltaNetSubmodules
+    from megatron.core.transformer.spec_utils import ModuleSpec
     config.linear_decoupled_in_proj = config.fp8_param = False
-    return plain(config, [bridge_gdn.spec(), megatron_step.layer_spec()])
+    linear = megatron_step.layer_spec()
+    linear.submodules.self_attention = ModuleSpec(module=GatedDeltaNet, submodules=GatedDeltaNetSubmodules(
+        in_proj=TELayerNormColumnParallelLinear, out_norm=megatron_step.TENorm, out_proj=TERowParallelLinear))
+    return plain(config, [linear, megatron_step.layer_spec()])
 
 
 MODELS = {"plain": plain, "tied": functools.partial(plain, share_embeddings_and_output_weights=True), "moe": mixture,
@@ -234,9 +240,8 @@ def cost(out, **_):
     """Prints what a captured step costs more than another, in steps and as a part of 100 steps."""
     told = dict(changes=dict(num_layers=4, hidden_size=256, ffn_hidden_size=1024), micro=2)
     config, ddp, optimizer = built("plain", told["changes"], {}, None)
-    finalizer = sys.modules["megatron.core.distributed.finalize_model_grads"]
-    capture = sumonce_capture.watch(out, model=[ddp], every=5, force=True)
-    config.finalize_model_grads_func = finalizer.finalize_model_grads
+    capture = sumonce_capture.watch(out, steps=[], every=5)
+    config.finalize_model_grads_func = sys.modules["megatron.core.distributed.finalize_model_grads"].finalize_model_grads
     seconds = []
     for step in range(1, 31):
         start = time.perf_counter()
