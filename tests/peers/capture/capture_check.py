@@ -9,7 +9,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-# Written by hand in the other ones, and null in ours; of one's own step, or named by the folder.
+# Compared in their own ways, or not known to a hook.
 GENERATED = {"layout", "tied", "case", "loss_weights", "ddp", "optimizer", "tokens", "config", "groups", "framework", "placements", "owned"}
 
 
@@ -72,7 +72,8 @@ def about(one, other):
         found += [f"{key}: {n}: {mine[n]}, not {theirs[n]}" for n in sorted(mine.keys() & theirs.keys()) if mine[n] != theirs[n]]
     for key in ("groups", "config", "ddp"):
         mine, theirs = one.get(key) or {}, other.get(key) or {}
-        found += [f"{key}: {n}: {mine.get(n)}, not {v}" for n, v in theirs.items() if mine.get(n) != v and n != "wrapper"]
+        if mine:  # of plain PyTorch, theirs is what the one who wrote the job found worth saying
+            found += [f"{key}: {n}: {mine.get(n)}, not {v}" for n, v in theirs.items() if mine.get(n) != v and n != "wrapper"]
     for key in ("owned", "placements", "layout", "tied"):
         found += [] if one.get(key) in (None, other.get(key)) else [f"{key}: {one[key]}, not {other.get(key)}"]
     if (other.get("tokens") or {}).get("global") is not None and one["tokens"]["global"] != other["tokens"]["global"]:
