@@ -88,7 +88,7 @@ def loss_of(model, step, micro, microbatches):
 
 def data_parallel(out, unsynced, steps=1, clip=None, watched=True, **options):
     """unsynced(m): whether microbatch m of two runs under no_sync. Returns the model."""
-    model = nn.parallel.DistributedDataParallel(set_weights(Net()), broadcast_buffers=False)
+    model = nn.parallel.DistributedDataParallel(set_weights(Net()))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     if watched:
         sumonce_capture_torch.watch(model, optimizer, out, **{"steps": range(1, steps + 1)} | options)
