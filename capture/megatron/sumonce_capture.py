@@ -152,7 +152,7 @@ class Capture:
         return True
 
     def _already_reduced(self):
-        late = not self.manifest_only and self._model.reduces_in_backward()
+        late = not self.manifest_only and any(map(reduces_in_backward, self._model.bucket_groups))
         if late:
             print(f"sumonce_capture: step {self.step} is not captured: its gradients were reduced before the model was seen; "
                   "pass model= to watch()", file=sys.stderr)
@@ -182,9 +182,11 @@ class Capture:
             for name, p in trained:
                 main_grad(p).copy_(random_integers(name, main_grad(p)))
             before = self._gradients("probe_contribution")
-            for group in self._model.bucket_groups:  # as the last hooks of backward do
-                if group.ddp_config.overlap_grad_reduce and not group.is_first_batch:
-                    group.start_grad_sync()
+            for group in self._model.bucket_groups:
+                if hasattr(group, "grad_reduce_finished"):  # from 0.18 on
+                    group.grad_reduce_finished = False
+                if reduces_in_backward(group):
+                    group.start_grad_sync()  # as the last hooks of backward do
             finalize()
             return before | self._gradients("probe_finalized")
 
@@ -212,9 +214,6 @@ class Model:
 
     def buffers(self):
         return [b for c in self.chunks for b in torch.nn.Module.buffers(c)]  # the wrapper has buffers of its own
-
-    def reduces_in_backward(self):
-        return any(g.ddp_config.overlap_grad_reduce and not g.is_first_batch for g in self.bucket_groups)
 
     @contextlib.contextmanager
     def unchecked(self):
@@ -254,7 +253,9 @@ class Model:
                 share = bucket.grad_data.numel() // group.intra_distributed_optimizer_instance_size
                 low = share * group.intra_distributed_optimizer_instance_rank
                 for p in bucket.params:
-                    start = (p.main_grad.data_ptr() - bucket.grad_data.data_ptr()) // bucket.grad_data.element_size()
+                    reduced = getattr(p, "main_grad_copy_in_grad_buffer", None)  # where main_grad is of a wider type
+                    reduced = p.main_grad if reduced is None else reduced
+                    start = (reduced.data_ptr() - bucket.grad_data.data_ptr()) // bucket.grad_data.element_size()
                     begin, end = max(low, start) - start, min(low + share, start + p.numel()) - start
                     if begin < end:
                         owned[names[id(p)]] = [begin, end]
@@ -289,6 +290,11 @@ class GlobalNames:
         return checkpoint_name(".".join(self._part.get(".".join(parts[:i + 1]), part) for i, part in enumerate(parts)))
 
 
+def reduces_in_backward(group):
+    """From 0.16 on the first batch is reduced by the finalizer, overlap or not."""
+    return group.ddp_config.overlap_grad_reduce and not getattr(group, "is_first_batch", False)
+
+
 def unwrapped(model):
     while hasattr(model, "module"):
         model = model.module
@@ -319,8 +325,8 @@ GROUPS = {
     "edp": lambda state: state.get_expert_data_parallel_group(),
     "dp_cp": lambda state: state.get_data_parallel_group(with_context_parallel=True),
     "mp": lambda state: state.get_model_parallel_group(),
-    "embd": lambda state: state.get_embedding_group(check_initialized=False),
-    "pos_embd": lambda state: state.get_position_embedding_group(check_initialized=False),
+    "embd": lambda state: state._EMBEDDING_GROUP,  # whose getter fails where there is none, up to 0.12
+    "pos_embd": lambda state: state._POSITION_EMBEDDING_GROUP,
 }
 
 

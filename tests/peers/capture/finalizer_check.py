@@ -28,6 +28,11 @@ class Step:
     def marks(self, rank, name):
         return self.about[rank]["params"][name]["marks"]
 
+    def owned(self, rank, name):
+        """The flat range of the elements that the data-parallel step reduces on this rank."""
+        ranges, size = self.about[rank]["owned"], self.ranks[rank]["finalized"][name].size
+        return (0, size) if ranges is None else ranges.get(name, (0, 0))
+
     def names(self, rank):
         return [n for n, p in self.about[rank]["params"].items() if p["requires_grad"]]
 
@@ -65,11 +70,15 @@ def by_theory(step, contributions):
                     held[rank][name] = scale(rank) * sum(before[peer][name] for peer in peers)
 
     per_token = step.config["calculate_per_token_loss"]
-    dp_cp = len(step.group("dp_cp", 0))
+    factor = 1.0 if per_token else 1.0 / len(step.group("dp_cp", 0))
     for is_expert in (False, True):
         reduce(lambda rank, name: step.group("edp" if is_expert else "dp_cp", rank),
-               lambda rank, name: (step.marks(rank, name).get("allreduce", True) is False) == is_expert,
-               lambda rank: 1.0 if per_token else 1.0 / dp_cp)
+               lambda rank, name: (step.marks(rank, name).get("allreduce", True) is False) == is_expert, lambda rank: factor)
+    for rank in world:  # a reduce-scatter leaves the other elements as they were, but for the factor
+        for name, own in contributions[rank].items():
+            low, high = step.owned(rank, name)
+            reduced, held[rank][name] = held[rank][name], factor * own
+            held[rank][name].flat[low:high] = reduced.flat[low:high]
     if step.config["has_cond_embedder"] and len(step.group("pp", 0)) > 1:
         sum_conditional(step, held)
     averaged = {rank: [n for n in held[rank] if tp_action(step, rank, n) == "avg"] for rank in world}
@@ -161,9 +170,8 @@ def differences(step, held, kind):
     """(name, rank, greatest difference over the greatest entry) of each gradient that is not what `held` says."""
     found = []
     for rank, tensors in enumerate(step.ranks):
-        owned = step.about[rank]["owned"]
         for name, real in tensors[kind].items():
-            low, high = (0, real.size) if owned is None else owned.get(name, (0, 0))
+            low, high = step.owned(rank, name)
             said, got = held[rank][name].ravel()[low:high], real.ravel()[low:high]
             bound = 2e-2 if step.about[rank]["params"][name]["dtype"] == "bfloat16" else 2e-6
             if low < high and not np.allclose(said, got, rtol=bound, atol=bound * np.abs(said).max()):

@@ -79,21 +79,25 @@ def cases(sizes):
         if not (per_token and reduction == "average"):  # the wrapper refuses it
             yield dict(reduction=reduction, sp=sp, qk=qk, per_token=per_token)
     yield dict(reduction="all-reduce", sp=True, qk=False, per_token=False, mixed=True)
+    for reduction in REDUCTIONS:
+        yield dict(reduction=reduction, sp=True, qk=False, per_token=False, first=True)
     if pipeline:
         for sp, per_token in itertools.product((False, True), (False, True)):
             yield dict(reduction="all-reduce", sp=sp, qk=False, per_token=per_token, tie=True, conditional=True)
             yield dict(reduction="all-reduce", sp=sp, qk=False, per_token=per_token, tie=True, conditional=True, virtual=True)
 
 
-def step(out, reduction, sp, qk, per_token, mixed=False, tie=False, conditional=False, virtual=False):
-    """Two steps, so that the second reduces in backward where that is asked for; the second is captured."""
+def step(out, reduction, sp, qk, per_token, mixed=False, tie=False, conditional=False, virtual=False, first=False):
+    """Two steps, so that the second reduces in backward where that is asked for; the second is captured, or the first.
+
+    Up to 0.15 the first reduces in backward, too, so the hook must know the model before it."""
     config = TransformerConfig(num_layers=1, hidden_size=8, num_attention_heads=4, calculate_per_token_loss=per_token)
     config.sequence_parallel, config.qk_layernorm, config.has_cond_embedder = sp, qk, conditional
     chunks = []
     for chunk in range(2 if virtual else 1):
         model = Model(config, chunk, 2 if virtual else 1, mixed, tie, conditional)
         chunks.append(DistributedDataParallel(config, DistributedDataParallelConfig(**REDUCTIONS[reduction]), model))
-    capture = sumonce_capture.watch(out, steps=[2], probe=True)
+    capture = sumonce_capture.watch(out, model=chunks if first else None, steps=[1 if first else 2], probe=True)
     finalizer = importlib.import_module("megatron.core.distributed.finalize_model_grads")
     for number in (1, 2):
         for chunk in chunks:
