@@ -1,8 +1,10 @@
 // sumonce prove: the static verdict, from the structure alone and for every size of the axes; of
-// scenarios, or of a recorded step of the user's own program.
+// scenarios, of a model's config.json at its real size, or of a recorded step of the user's own
+// program.
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "cli/config_selection.h"
 #include "cli/flags.h"
 #include "cli/report_loop.h"
 #include "cli/selection.h"
@@ -16,6 +18,7 @@ struct ProveFlags {
   SelectionFlags selection;
   OutputFlags output;
   TraceFlags trace;
+  ConfigFlags configs;
 };
 
 int Prove(const ProveFlags& flags, Context& context) {
@@ -28,7 +31,15 @@ int Prove(const ProveFlags& flags, Context& context) {
     }
     return results;
   };
-  return ReportAll(Select(flags.selection),
+  SelectionFlags paths = flags.selection;
+  std::vector<std::string> mistakes;
+  std::vector<SelectedRun> configs =
+      TakeConfigs(flags.configs, flags.output.force, paths, mistakes, context.io.err);
+  Selection selection;
+  if (!paths.paths.empty() || flags.selection.paths.empty()) selection = Select(paths);
+  selection.mistakes.insert(selection.mistakes.begin(), mistakes.begin(), mistakes.end());
+  for (SelectedRun& run : configs) selection.runs.push_back(std::move(run));
+  return ReportAll(std::move(selection),
                    {.output = flags.output, .proof_only = true, .judge = judge}, context);
 }
 
@@ -39,8 +50,10 @@ VerbAction DeclareProve(CLI::App& app) {
   AddPaths(app, flags->selection);
   AddFilter(app, flags->selection);
   AddAxes(app, flags->selection);
+  AddAt(app, flags->selection);
   AddOutput(app, flags->output);
   AddTrace(app, flags->trace);
+  AddConfigs(app, flags->configs);
   return [flags](Context& context) { return Prove(*flags, context); };
 }
 
