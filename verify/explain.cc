@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "verify/forward_types.h"
 #include "verify/judge.h"
 
 namespace sumonce {
@@ -24,6 +25,7 @@ std::string CutBeside(const ProofRun& proof, const Tape::Node& reader, int use, 
 std::vector<std::string> ExplainClass(const ProofRun& proof, const std::string& param) {
   std::vector<std::string> lines;
   const auto& nodes = proof.tape->nodes();
+  const ForwardTypes types = InferForward(*proof.tape, proof.loss);
   for (size_t id = 0; id < nodes.size(); ++id) {
     if (nodes[id].kind != Tape::Kind::kUse || nodes[id].param->name != param) continue;
     if (!proof.tape->has_grad(static_cast<int>(id))) continue;
@@ -35,7 +37,8 @@ std::vector<std::string> ExplainClass(const ProofRun& proof, const std::string& 
       const GradClass grad_class = ClassOf(grad, proof.sound_scale, axis, *proof.mesh);
       for (const Tape::Node& node : nodes) {
         if (node.name != reader) continue;
-        lines.push_back(absl::StrCat("used at ", reader, ", ",
+        const ForwardType type = types.uses.at({static_cast<int>(id), group.atomic[0]});
+        lines.push_back(absl::StrCat("used as ", ToAbsl(Name(type)), " at ", reader, ", ",
                                      CutBeside(proof, node, static_cast<int>(id), group.atomic[0]),
                                      ": class ", ToAbsl(Name(grad_class)), " over ", group.name));
       }

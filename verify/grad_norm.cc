@@ -174,9 +174,9 @@ RankTable NormTable(const NormCheck& check, const Mesh& mesh, const OptimizerCon
     difference = std::max(difference, StepDifference(param, mesh, ranks, reference, optimizer.lr));
   }
   RankTable table;
-  table.title = absl::StrCat("gradient norm of step ", ranks[0]->step, ", clipped to ",
-                             optimizer.clip_grad,
-                             "; step off by: of parameters whose gradients are right, in lr");
+  table.title =
+      absl::StrCat("gradient norm of step ", ranks[0]->step, ", clipped to ", optimizer.clip_grad,
+                   "; step off by: of parameters whose gradients are right, in lr");
   table.columns = {"norm", "each once", "clip factor", "step off by"};
   table.rows.push_back(
       {.name = "this run", .values = {check.counted, check.once, check.clip_factor, difference}});

@@ -128,7 +128,9 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
   BatchInputs inputs;
   inputs.sequence = scenario.data.sequence;
   inputs.batch = scenario.data.micro_batch * scenario.mesh.dp;
-  run.tape->Backward(run.model->Forward(*run.tape, inputs, run.sound_scale));
+  const Value loss = run.model->Forward(*run.tape, inputs, run.sound_scale);
+  run.tape->Backward(loss);
+  run.loss = loss.id;
   for (const auto& effect : effects.all()) effect->OnBackwardDone(run.model->params());
   for (const auto& effect : effects.all()) {
     if (run.refused.empty()) run.refused = effect->Unprovable();

@@ -20,6 +20,7 @@ struct ProofRun {
   std::shared_ptr<const Mesh> mesh;
   std::shared_ptr<Model> model;
   std::shared_ptr<AbstractTape> tape;
+  int loss = -1;        // its node on the tape
   std::string refused;  // why nothing can be proved: ranks that do not make the same calls
   std::map<std::string, Proof> proofs;  // per trained parameter
   std::map<std::string, State> before;  // states before the finalizer

@@ -26,8 +26,8 @@ struct RunOnce {
   ProofRun proof;
   std::vector<std::string> disagreements;  // numbers against proof: our own fault
   std::string digest;
-  std::string gradient_digest;  // of the recorded steps' gradients and their norms: two runs that differ must
-                                // differ here
+  std::string gradient_digest;  // of the recorded steps' gradients and their norms: two runs that
+                                // differ must differ here
   RunRecord record;
   std::vector<RankCalls> calls;  // SimOptions::now_us: of the run itself, not of its repetitions
   Weights start;                 // the unsharded weights that it started from
