@@ -309,6 +309,14 @@ TEST_F(ScenarioReaderTest, AFactorThatRoundingsHideIsRefused) {
               ElementsAre(HasSubstr("error: factor: it differs from 1 by 9.99201e-14, which")));
 }
 
+TEST_F(ScenarioReaderTest, ExpectationsThatContradictAreRefused) {
+  EXPECT_THAT(
+      MistakesOf(std::string(kValid) + "expect { param: \"*.lora_B\" mechanism: DOUBLE_SUM }\n"
+                                       "expect { param: \"*.lora_B\" mechanism: REPLICA_DRIFT }\n"
+                                       "expect { param: \"*.lora_B\" outcome: RIGHT }\n"),
+      ElementsAre(HasSubstr(":20:1: error: expect contradicts that of line 18 on the same")));
+}
+
 TEST_F(ScenarioReaderTest, KnowsEveryMechanismOfTheSchema) {
   const auto* type = proto::Mechanism_descriptor();
   for (int i = 1; i < type->value_count(); ++i) {

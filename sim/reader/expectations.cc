@@ -96,6 +96,25 @@ void ReadOperation(const Block& block, Expectation& expected, Reading& reading) 
                            .kind = GlobUse::Kind::kOperation});
 }
 
+// What follows from a fault and stands beside it.
+bool IsConsequence(Mechanism mechanism) {
+  return mechanism == Mechanism::kReplicaDrift || mechanism == Mechanism::kExportDiffers;
+}
+
+// One parameter cannot be two things at once.
+void CheckContradiction(const Block& block, const Expectation& later,
+                        const std::vector<Expectation>& earlier) {
+  for (const Expectation& other : earlier) {
+    const bool same = other.param == later.param && other.step == later.step;
+    const bool beside = IsConsequence(other.mechanism) || IsConsequence(later.mechanism) ||
+                        OfTheRun(other.mechanism) || OfTheRun(later.mechanism);
+    if (!same || beside || (other.outcome == later.outcome && other.mechanism == later.mechanism))
+      continue;
+    block.Missing(absl::StrCat("expect contradicts that of line ", other.location.line,
+                               " on the same param, expected one of them; take one away"));
+  }
+}
+
 void CheckHarmless(const Block& root, const Scenario& scenario) {
   if (!scenario.harmless) return;
   if (scenario.defects.empty()) {
@@ -128,6 +147,7 @@ void ReadExpectations(const Block& root, Reading& reading) {
     ReadOperation(block, expected, reading);
     CheckParam(block, expected, reading);
     CheckMechanism(block, expected);
+    CheckContradiction(block, expected, reading.scenario.expectations);
     reading.scenario.expectations.push_back(std::move(expected));
   }
   CheckHarmless(root, reading.scenario);
