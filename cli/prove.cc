@@ -5,11 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/config_selection.h"
+#include "cli/exit_code.h"
 #include "cli/flags.h"
 #include "cli/report_loop.h"
 #include "cli/selection.h"
 #include "cli/trace_flags.h"
 #include "cli/verb.h"
+#include "verify/explain.h"
 
 namespace sumonce {
 namespace {
@@ -20,6 +22,22 @@ struct ProveFlags {
   TraceFlags trace;
   ConfigFlags configs;
 };
+
+// The chain of one parameter in each scenario as written.
+int ExplainRuns(const Selection& selection, const std::string& param, Context& context) {
+  if (const int status = Complain(selection, context); status != kAsExpected) return status;
+  for (const SelectedRun& run : selection.runs) {
+    const auto lines = ExplainChain(Prove(run.scenario, run.scenario.defects), param);
+    if (!lines.ok()) {
+      context.io.err << "sumonce prove --explain: " << run.scenario.name << ": "
+                     << lines.status().message() << '\n';
+      return kUsage;
+    }
+    context.io.out << run.scenario.name << ": " << param << '\n';
+    for (const std::string& line : *lines) context.io.out << "  " << line << '\n';
+  }
+  return kAsExpected;
+}
 
 int Prove(const ProveFlags& flags, Context& context) {
   if (!flags.trace.dirs.empty()) return ProveTraceDirs(flags.trace, flags.output, context);
@@ -39,6 +57,7 @@ int Prove(const ProveFlags& flags, Context& context) {
   if (!paths.paths.empty() || flags.selection.paths.empty()) selection = Select(paths);
   selection.mistakes.insert(selection.mistakes.begin(), mistakes.begin(), mistakes.end());
   for (SelectedRun& run : configs) selection.runs.push_back(std::move(run));
+  if (!flags.trace.explain.empty()) return ExplainRuns(selection, flags.trace.explain, context);
   return ReportAll(std::move(selection),
                    {.output = flags.output, .proof_only = true, .judge = judge}, context);
 }

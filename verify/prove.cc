@@ -174,6 +174,7 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
         for (const auto& effect : effects.all())
           effect->OnFinalizeCall(call, *run.mesh, param, state);
       }
+      run.finalized[param.name].emplace_back(preset.steps[i].name, state);
     }
     run.after[param.name] = state;
     run.proofs[param.name] = ProofOf(param, run.before[param.name], state, run);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/scenario.h"
@@ -25,6 +26,8 @@ struct ProofRun {
   std::map<std::string, Proof> proofs;  // per trained parameter
   std::map<std::string, State> before;  // states before the finalizer
   std::map<std::string, State> after;
+  // Of each parameter after each step of the finalizer, with the step's name.
+  std::map<std::string, std::vector<std::pair<std::string, State>>> finalized;
   std::vector<std::string> conditions;
   std::vector<Miscounted> norm_miscounts;  // where gradients are clipped
   Scale sound_scale;  // what a sound gradient carries before the finalizer (mean of cells: dp)

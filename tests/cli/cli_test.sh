@@ -16,6 +16,7 @@ main() {
   founding_cases
   costs
   configs
+  chain
   machine_readable
   replay
   sizes
@@ -76,6 +77,16 @@ costs() {
   says err "ranks of a bench" "fake_nccl_tcp can run 8 ranks here, and 16 are asked for"
   expect 4 "no size" "$sumonce" bench --max 4X
   says err "no size" "'4X': expected 1 byte to 64G"
+}
+
+chain() {
+  local gamma=decoder.layers.0.self_attention.in_proj.layer_norm_weight
+  expect 0 chain "$sumonce" prove gdn/gamma_flagged --explain $gamma
+  says out chain "decoder.layers.0.self_attention.in_proj/Linear#0 backward: tp: P(k)"
+  says out chain "decoder.layers.0.self_attention.in_proj/Copy#0 backward: tp: E"
+  says out chain "finalizer tensor_parallel: tp: E, times tp"
+  expect 4 "chain of nothing" "$sumonce" prove gdn/gamma_flagged --explain ${gamma}s
+  says err "chain of nothing" "did you mean '$gamma'?"
 }
 
 configs() {
