@@ -1,4 +1,4 @@
-"""Captures training steps of a plain PyTorch job (DistributedDataParallel, FSDP2, DTensor), for `sumonce audit` (docs/CAPTURING.md).
+"""Captures training steps of a plain PyTorch job (DistributedDataParallel, FSDP2, DTensor), for `sumonce audit` (docs/CAPTURING_TORCH.md).
 
     import sumonce_capture_torch
     sumonce_capture_torch.watch(model, optimizer, "captures", steps=[1, 2])    # on every rank, the model in its wrappers
