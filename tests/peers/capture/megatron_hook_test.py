@@ -99,16 +99,20 @@ class InAJob(unittest.TestCase):
         self.train(2)
         self.assertEqual({name.partition("/")[0] for name in self.tensors()}, {"probe_contribution", "probe_finalized"})
 
-    def test_the_probe_puts_gradients_and_router_back(self):
+    def test_the_probe_puts_gradients_and_buffers_back(self):
+        def counts(model, num_tokens=None):
+            FINALIZER.finalize_model_grads(model, num_tokens)
+            self.router.expert_bias.add_(1)
         states = []
         for probe in False, True:
             self.setUp()
-            capture = sumonce_capture.watch(self.out, probe=probe)
-            self.train(1)
+            self.config.finalize_model_grads_func = counts
+            capture = sumonce_capture.watch(self.out, model=self.ddp, probe=probe)
+            self.train(1, lambda *args: self.config.finalize_model_grads_func(*args))
             capture.close()
             states.append([*(p.main_grad.clone() for p in self.ddp.parameters()), self.router.expert_bias.clone(),
                            self.router.local_tokens_per_expert.clone()])
-        self.assertGreater(states[0][-2].abs().max(), 0.1)  # the finalizer moved it, once
+        self.assertEqual(states[0][-2].tolist(), [0.875, 1.125, 1.125, 1.125])  # the finalizer moved the biases, once
         for one, other in zip(*states):
             self.assertTrue(torch.equal(one, other))
         tensors = self.tensors()
