@@ -25,7 +25,7 @@ def watch(out, *, model=None, params="*", steps=(1,), every=None, weights=True, 
     params: glob of parameter names, or a list of them.
     steps, every: the numbers of the steps to capture; and each step that is a multiple of `every`.
     weights: False leaves the weights out; without them an audit cannot see which parameters are replicated.
-    manifest_only: no tensors, one file a rank at the first step; after it nothing of this is left in the job.
+    manifest_only: no tensors, one file a rank, with `model` at once, else at the first step; then nothing of this is left.
     probe: at the first captured step runs the finalizer once more, on random integers, and puts everything back.
     Raises CaptureError, here or in the first step. A file that cannot be written later ends the capture, not the training."""
     capture = Capture(Path(out), Choice(params, [1] if manifest_only else steps, None if manifest_only else every))
@@ -64,6 +64,9 @@ class Capture:
             if "step" in vars(kind):
                 self._replace(kind, "step", self._around_step(kind.step))
         atexit.register(self.close)
+        if self._model and self.manifest_only and not self.probe:  # nothing to wait for
+            self._pending = 1, {}, dict.fromkeys(("local", "per_microbatch", "global"))
+            self.flush()
 
     def close(self):
         """Writes what is pending and puts back all that was replaced."""
@@ -118,8 +121,7 @@ class Capture:
         tokens, scratch = {"local": number(num_tokens), "per_microbatch": None}, None if num_tokens is None else num_tokens.clone()
         result = original(model, num_tokens, *args, **kwargs)
         tokens["global"] = number(num_tokens)
-        if not self.manifest_only:
-            tensors |= self._gradients("finalized")
+        tensors |= {} if self.manifest_only else self._gradients("finalized")
         if self.probe:
             tensors |= self._run_probe(lambda: original(model, scratch, *args, **kwargs))
         self._pending = self.step, tensors, tokens
@@ -252,9 +254,8 @@ class Model:
                 share = bucket.grad_data.numel() // group.intra_distributed_optimizer_instance_size
                 low = share * group.intra_distributed_optimizer_instance_rank
                 for p in bucket.params:
-                    reduced = getattr(p, "main_grad_copy_in_grad_buffer", None)  # where main_grad is of a wider type
-                    reduced = p.main_grad if reduced is None else reduced
-                    start = (reduced.data_ptr() - bucket.grad_data.data_ptr()) // bucket.grad_data.element_size()
+                    copy = getattr(p, "main_grad_copy_in_grad_buffer", None)  # where main_grad is of a wider type
+                    start = ((p.main_grad if copy is None else copy).data_ptr() - bucket.grad_data.data_ptr()) // bucket.grad_data.element_size()
                     begin, end = max(low, start) - start, min(low + share, start + p.numel()) - start
                     if begin < end:
                         owned[names[id(p)]] = [begin, end]
@@ -313,8 +314,7 @@ def parallel_state():
     return state
 
 
-# The axes of the mesh are the first seven.
-GROUPS = {
+GROUPS = {  # the first seven are the axes of the mesh
     "tp": lambda state: state.get_tensor_model_parallel_group(),
     "cp": lambda state: state.get_context_parallel_group(),
     "dp": lambda state: state.get_data_parallel_group(),

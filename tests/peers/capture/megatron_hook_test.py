@@ -94,6 +94,12 @@ class InAJob(unittest.TestCase):
         self.assertEqual(self.about()["modules"]["layer"]["class"], "torch.nn.modules.linear.Linear")
         self.assertEqual(self.about()["params"]["router.weight"]["shape"], [4, 3])
 
+    def test_a_manifest_of_a_model_is_written_before_the_first_step(self):
+        sumonce_capture.watch(self.out, model=self.ddp, manifest_only=True)
+        self.assertEqual(self.about()["ddp"]["gradient_scaling_factor"], 1.0)
+        self.assertEqual(self.tensors(), {})
+        self.train(1)
+
     def test_a_manifest_with_a_probe_has_the_probe_alone(self):
         sumonce_capture.watch(self.out, manifest_only=True, probe=True)
         self.train(2)
