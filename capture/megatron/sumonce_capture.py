@@ -25,9 +25,8 @@ def watch(out, *, model=None, params="*", steps=(1,), every=None, weights=True, 
     params: glob of parameter names, or a list of them.
     steps, every: the numbers of the steps to capture; and each step that is a multiple of `every`.
     weights: False leaves the weights out; without them an audit cannot see which parameters are replicated.
-    manifest_only: no tensors, one file a rank at the first step; after it nothing of this is left in the job.
-    probe: at the first captured step runs the finalizer once more, on random integers in place of the gradients, and puts
-      everything back: with them the reduction is known exactly.
+    manifest_only: no tensors, one file a rank, with `model` at once, else at the first step; then nothing of this is left.
+    probe: at the first captured step runs the finalizer once more, on random integers, and puts everything back.
     Raises CaptureError, here or in the first step. A file that cannot be written later ends the capture, not the training."""
     capture = Capture(Path(out), Choice(params, [1] if manifest_only else steps, None if manifest_only else every))
     capture.weights, capture.manifest_only, capture.probe = weights, manifest_only, probe
@@ -65,6 +64,9 @@ class Capture:
             if "step" in vars(kind):
                 self._replace(kind, "step", self._around_step(kind.step))
         atexit.register(self.close)
+        if self._model and self.manifest_only and not self.probe:  # nothing to wait for
+            self._pending = 1, {}, dict.fromkeys(("local", "per_microbatch", "global"))
+            self.flush()
 
     def close(self):
         """Writes what is pending and puts back all that was replaced."""
@@ -91,10 +93,11 @@ class Capture:
         @functools.wraps(original)
         def step(optimizer, *args, **kwargs):
             pending, self._pending = self._pending, None  # the optimizers of a chain find nothing pending
+            about = plain(getattr(optimizer, "config", None)) | {"loss_scale": float(optimizer.get_loss_scale())} if pending else {}
             result = original(optimizer, *args, **kwargs)
             if pending:
                 self._pending = pending
-                self.flush(optimizer.config, result[1] if isinstance(result, tuple) and len(result) > 1 else None)
+                self.flush(about, result[1] if isinstance(result, tuple) and len(result) > 1 else None)
             return result
         return step
 
@@ -108,23 +111,23 @@ class Capture:
 
     def _finalize(self, original, model, num_tokens=None, *args, **kwargs):
         self.flush()
-        self.step += 1
         late = self._know(model)
+        if chunks_of(model)[0] is not self._model.chunks[0]:  # in a job with several models
+            return original(model, num_tokens, *args, **kwargs)
+        self.step += 1
         if not self.choice.has_step(self.step) or (late and self._already_reduced()):
             return original(model, num_tokens, *args, **kwargs)
         tensors = {} if self.manifest_only else self._before()
-        tokens = {"local": number(num_tokens), "per_microbatch": None}
-        scratch = None if num_tokens is None else num_tokens.clone()
+        tokens, scratch = {"local": number(num_tokens), "per_microbatch": None}, None if num_tokens is None else num_tokens.clone()
         result = original(model, num_tokens, *args, **kwargs)
         tokens["global"] = number(num_tokens)
-        if not self.manifest_only:
-            tensors |= self._gradients("finalized")
+        tensors |= {} if self.manifest_only else self._gradients("finalized")
         if self.probe:
             tensors |= self._run_probe(lambda: original(model, scratch, *args, **kwargs))
         self._pending = self.step, tensors, tokens
         return result
 
-    def flush(self, optimizer_config=None, grad_norm=None):
+    def flush(self, optimizer={}, grad_norm=None):
         """Writes the step that waits for its norm, if one does."""
         pending, self._pending = self._pending, None
         if not pending:
@@ -132,8 +135,8 @@ class Capture:
         step, tensors, tokens = pending
         try:
             write_rank(self.out, step, tensors, self._model.metadata() | {
-                "tokens": tokens, "grad_norm": None if grad_norm is None else float(grad_norm), "optimizer": plain(optimizer_config),
-                "clip_grad": getattr(optimizer_config, "clip_grad", None), "loss_weights": microbatches()})
+                "tokens": tokens, "grad_norm": None if grad_norm is None else float(grad_norm), "optimizer": optimizer or None,
+                "clip_grad": optimizer.get("clip_grad"), "loss_weights": microbatches()})
         except CaptureError as error:
             print(f"sumonce_capture: error: {error}. Nothing more is captured.", file=sys.stderr)
             self.choice.end()
@@ -144,7 +147,7 @@ class Capture:
         """Whether the model was not known before."""
         if self._model is not None:
             return False
-        self._model = Model(list(model) if isinstance(model, (list, tuple)) else [model])
+        self._model = Model(chunks_of(model))
         self.choice.check([n for n, _ in self._model.parameters])
         for group in self._model.bucket_groups:
             if group.ddp_config.overlap_grad_reduce and not self.manifest_only:
@@ -178,7 +181,8 @@ class Capture:
         """After the step's own finalizer, so that nothing of that is in flight any more."""
         self.probe = False
         trained = self._model.trained()
-        with put_back([main_grad(p) for _, p in trained] + self._model.buffers()), self._model.unchecked():
+        buffers = [b for c in self._model.chunks for b in torch.nn.Module.buffers(c)]  # not the wrapper's of that name
+        with put_back([main_grad(p) for _, p in trained] + buffers), self._model.unchecked():
             for name, p in trained:
                 main_grad(p).copy_(random_integers(name, main_grad(p)))
             before = self._gradients("probe_contribution")
@@ -211,9 +215,6 @@ class Model:
 
     def trained(self):
         return [(n, p) for n, p in self.parameters if p.requires_grad and main_grad(p) is not None]
-
-    def buffers(self):
-        return [b for c in self.chunks for b in torch.nn.Module.buffers(c)]  # the wrapper has buffers of its own
 
     @contextlib.contextmanager
     def unchecked(self):
@@ -253,9 +254,8 @@ class Model:
                 share = bucket.grad_data.numel() // group.intra_distributed_optimizer_instance_size
                 low = share * group.intra_distributed_optimizer_instance_rank
                 for p in bucket.params:
-                    reduced = getattr(p, "main_grad_copy_in_grad_buffer", None)  # where main_grad is of a wider type
-                    reduced = p.main_grad if reduced is None else reduced
-                    start = (reduced.data_ptr() - bucket.grad_data.data_ptr()) // bucket.grad_data.element_size()
+                    copy = getattr(p, "main_grad_copy_in_grad_buffer", None)  # where main_grad is of a wider type
+                    start = ((p.main_grad if copy is None else copy).data_ptr() - bucket.grad_data.data_ptr()) // bucket.grad_data.element_size()
                     begin, end = max(low, start) - start, min(low + share, start + p.numel()) - start
                     if begin < end:
                         owned[names[id(p)]] = [begin, end]
@@ -263,8 +263,10 @@ class Model:
 
     def _tied(self):
         """The last stage's copy of the embedding; on one stage the two are one parameter."""
-        shared = getattr(unwrapped(self.chunks[-1]), "share_embeddings_and_output_weights", None)
-        pair = {"output_layer.weight": "embedding.word_embeddings.weight"}
+        model, pair = self.chunks[-1], {"output_layer.weight": "embedding.word_embeddings.weight"}
+        while hasattr(model, "module"):
+            model = model.module
+        shared = getattr(model, "share_embeddings_and_output_weights", None)
         return None if shared is None else pair if shared and self._mesh["pp"]["size"] > 1 else {}
 
 
@@ -295,10 +297,8 @@ def reduces_in_backward(group):
     return group.ddp_config.overlap_grad_reduce and not getattr(group, "is_first_batch", False)
 
 
-def unwrapped(model):
-    while hasattr(model, "module"):
-        model = model.module
-    return model
+def chunks_of(model):
+    return list(model) if isinstance(model, (list, tuple)) else [model]
 
 
 def main_grad(parameter):
@@ -314,8 +314,7 @@ def parallel_state():
     return state
 
 
-# The axes of the mesh are the first seven.
-GROUPS = {
+GROUPS = {  # the first seven are the axes of the mesh
     "tp": lambda state: state.get_tensor_model_parallel_group(),
     "cp": lambda state: state.get_context_parallel_group(),
     "dp": lambda state: state.get_data_parallel_group(),
@@ -394,8 +393,10 @@ class Choice:
         return any(fnmatch.fnmatchcase(name, glob) for glob in self._globs)
 
     def check(self, names):
-        for glob in self._globs:
-            if names and not fnmatch.filter(names, glob):
+        """Collective over the world: one rank may hold none of those that are meant."""
+        unmatched = from_all([glob for glob in self._globs if not fnmatch.filter(names, glob)])
+        for glob in unmatched[0]:
+            if all(glob in globs for globs in unmatched):
                 raise CaptureError(f"params: no parameter's name matches '{glob}'; there are {', '.join(names[:3])}, ...")
 
 
@@ -410,6 +411,7 @@ MARKS = ("sequence_parallel", "average_gradients_across_tp_domain", "tensor_mode
          "is_embedding_parameter", "flextron_router_pp_sync")
 STEERING = ("sequence_parallel", "parallel_mode", "tp_size", "is_expert", "input_is_parallel", "gather_output", "allreduce_dgrad",
             "explicit_expert_comm", "expert_parallel", "is_parallel_a", "use_bias")
+PLAIN = (bool, int, float, str, type(None))
 TRIVIAL = ("Identity", "IdentityOp", "IdentityFuncOp", "Dropout", "ModuleDict", "ModuleList", "ParameterDict", "BufferDict")
 PACKAGES = {"torch": "torch", "megatron.core": "megatron-core", "mcore_bridge": "mcore-bridge", "peft": "peft",
             "transformer_engine": "transformer-engine", "swift": "ms-swift", "nemo": "nemo_toolkit", "torchtitan": "torchtitan"}
@@ -418,7 +420,8 @@ PACKAGES = {"torch": "torch", "megatron.core": "megatron-core", "mcore_bridge": 
 def described(parameters):
     """Of [(name, parameter)]: shapes, types and marks as they stand now; the packages that take part."""
     params = {name: {"shape": list(p.shape), "dtype": str(p.dtype).removeprefix("torch."), "requires_grad": p.requires_grad,
-                     "marks": {m: as_plain(getattr(p, m)) for m in MARKS if hasattr(p, m)}} for name, p in parameters}
+                     "marks": {m: v if isinstance(v := getattr(p, m), PLAIN) else str(v) for m in MARKS if hasattr(p, m)}}
+              for name, p in parameters}
     found = {}
     for module, package in PACKAGES.items():
         with contextlib.suppress(KeyError, importlib.metadata.PackageNotFoundError):
@@ -427,14 +430,10 @@ def described(parameters):
     return {"params": params, "framework": found}
 
 
-def as_plain(value):
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
-
-
 def plain(config):
     """The switches, numbers and words of a configuration object."""
-    fields = {} if config is None else {k: v for k, v in vars(config).items() if not k.startswith("_")}
-    return {k: v for k, v in fields.items() if isinstance(v, (bool, int, float, str))} or None
+    fields = {} if config is None else vars(config)
+    return {k: v for k, v in fields.items() if isinstance(v, PLAIN[:4]) and not k.startswith("_")}
 
 
 def modules_of(model, name_of):
@@ -448,12 +447,17 @@ def class_name(thing):
     return f"{type(thing).__module__}.{type(thing).__qualname__}"
 
 
+def from_all(mine):
+    """Collective over the world."""
+    everyone = [mine] * world()[1]
+    if dist.is_initialized():
+        dist.all_gather_object(everyone, mine)
+    return everyone
+
+
 def gathered_groups(mine, names):
     """Collective over the world. name -> the ranks of each group of that name; `mine`: those of this rank's."""
-    everyone = [mine]
-    if dist.is_initialized():
-        everyone = [None] * dist.get_world_size()
-        dist.all_gather_object(everyone, mine)
+    everyone = from_all(mine)
     found = {name: sorted({tuple(ranks[name]) for ranks in everyone if name in ranks}) for name in names}
     return {name: [list(ranks) for ranks in groups] for name, groups in found.items() if groups}
 

@@ -1,4 +1,4 @@
-"""Captures training steps of a plain PyTorch job (DistributedDataParallel, FSDP2, DTensor), for `sumonce audit` (docs/CAPTURING.md).
+"""Captures training steps of a plain PyTorch job (DistributedDataParallel, FSDP2, DTensor), for `sumonce audit` (docs/CAPTURING_TORCH.md).
 
     import sumonce_capture_torch
     sumonce_capture_torch.watch(model, optimizer, "captures", steps=[1, 2])    # on every rank, the model in its wrappers
@@ -160,7 +160,7 @@ class Capture:
         mesh, groups = mesh_and_groups(self.model, self.named, used)
         defaults = {k: v for k, v in self.optimizer.param_groups[0].items() if k != "params" and isinstance(v, (bool, int, float))}
         return about | {
-            "mesh": mesh, "groups": groups, "config": plain(getattr(self.model, "config", None)) or {}, "ddp": wrapper(self.model, mesh),
+            "mesh": mesh, "groups": groups, "config": plain(getattr(self.model, "config", None)), "ddp": wrapper(self.model, mesh),
             "tokens": {"local": None, "per_microbatch": None, "global": None}, "grad_norm": self._norm[0], "clip_grad": self._norm[1],
             "optimizer": {"optimizer": class_name(self.optimizer)} | defaults, "tied": None,
             "loss_weights": {"microbatches": max(map(len, self._passes.values()), default=None)},
@@ -267,8 +267,10 @@ class Choice:
         return any(fnmatch.fnmatchcase(name, glob) for glob in self._globs)
 
     def check(self, names):
-        for glob in self._globs:
-            if names and not fnmatch.filter(names, glob):
+        """Collective over the world: one rank may hold none of those that are meant."""
+        unmatched = from_all([glob for glob in self._globs if not fnmatch.filter(names, glob)])
+        for glob in unmatched[0]:
+            if all(glob in globs for globs in unmatched):
                 raise CaptureError(f"params: no parameter's name matches '{glob}'; there are {', '.join(names[:3])}, ...")
 
 
@@ -283,6 +285,7 @@ MARKS = ("sequence_parallel", "average_gradients_across_tp_domain", "tensor_mode
          "is_embedding_parameter", "flextron_router_pp_sync")
 STEERING = ("sequence_parallel", "parallel_mode", "tp_size", "is_expert", "input_is_parallel", "gather_output", "allreduce_dgrad",
             "explicit_expert_comm", "expert_parallel", "is_parallel_a", "use_bias")
+PLAIN = (bool, int, float, str, type(None))
 TRIVIAL = ("Identity", "IdentityOp", "IdentityFuncOp", "Dropout", "ModuleDict", "ModuleList", "ParameterDict", "BufferDict")
 PACKAGES = {"torch": "torch", "megatron.core": "megatron-core", "mcore_bridge": "mcore-bridge", "peft": "peft",
             "transformer_engine": "transformer-engine", "swift": "ms-swift", "nemo": "nemo_toolkit", "torchtitan": "torchtitan"}
@@ -291,7 +294,8 @@ PACKAGES = {"torch": "torch", "megatron.core": "megatron-core", "mcore_bridge": 
 def described(parameters):
     """Of [(name, parameter)]: shapes, types and marks as they stand now; the packages that take part."""
     params = {name: {"shape": list(p.shape), "dtype": str(p.dtype).removeprefix("torch."), "requires_grad": p.requires_grad,
-                     "marks": {m: as_plain(getattr(p, m)) for m in MARKS if hasattr(p, m)}} for name, p in parameters}
+                     "marks": {m: v if isinstance(v := getattr(p, m), PLAIN) else str(v) for m in MARKS if hasattr(p, m)}}
+              for name, p in parameters}
     found = {}
     for module, package in PACKAGES.items():
         with contextlib.suppress(KeyError, importlib.metadata.PackageNotFoundError):
@@ -300,14 +304,10 @@ def described(parameters):
     return {"params": params, "framework": found}
 
 
-def as_plain(value):
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
-
-
 def plain(config):
     """The switches, numbers and words of a configuration object."""
-    fields = {} if config is None else {k: v for k, v in vars(config).items() if not k.startswith("_")}
-    return {k: v for k, v in fields.items() if isinstance(v, (bool, int, float, str))} or None
+    fields = {} if config is None else vars(config)
+    return {k: v for k, v in fields.items() if isinstance(v, PLAIN[:4]) and not k.startswith("_")}
 
 
 def modules_of(model, name_of):
@@ -321,12 +321,17 @@ def class_name(thing):
     return f"{type(thing).__module__}.{type(thing).__qualname__}"
 
 
+def from_all(mine):
+    """Collective over the world."""
+    everyone = [mine] * world()[1]
+    if dist.is_initialized():
+        dist.all_gather_object(everyone, mine)
+    return everyone
+
+
 def gathered_groups(mine, names):
     """Collective over the world. name -> the ranks of each group of that name; `mine`: those of this rank's."""
-    everyone = [mine]
-    if dist.is_initialized():
-        everyone = [None] * dist.get_world_size()
-        dist.all_gather_object(everyone, mine)
+    everyone = from_all(mine)
     found = {name: sorted({tuple(ranks[name]) for ranks in everyone if name in ranks}) for name in names}
     return {name: [list(ranks) for ranks in groups] for name, groups in found.items() if groups}
 

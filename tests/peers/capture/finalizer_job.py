@@ -36,7 +36,9 @@ NAMES = ("input_layernorm.weight", "self_attention.q_layernorm.weight", "self_at
          "self_attention.kv_layernorm.weight", "self_attention.my_q_layernorm_copy.lora_A.weight")
 ABSENT = object()
 MARKS = dict(sequence_parallel=(ABSENT, False, True), average_gradients_across_tp_domain=(ABSENT, True),
-             allreduce=(ABSENT, True, False), tensor_model_parallel=(ABSENT, True))
+             allreduce=(ABSENT, True, False))
+UNREAD = dict(tensor_model_parallel=True, partition_dim=0, partition_stride=1, shared=True, is_embedding_parameter=True,
+              is_embedding_or_output_parameter=True)
 REDUCTIONS = {
     "all-reduce": {},
     "average": dict(average_in_collective=True),
@@ -121,7 +123,8 @@ def tokens():
 
 
 class Model(torch.nn.Module):
-    """Layers, each with one combination of marks on a parameter of each name; a frozen one; on demand what pipelines share."""
+    """Layers, each with one combination of marks on a parameter of each name, one with those that no finalizer reads; a frozen
+    parameter; on demand what pipelines share."""
 
     def __init__(self, config, chunk, chunks, mixed, tie, conditional):
         super().__init__()
@@ -130,12 +133,12 @@ class Model(torch.nn.Module):
         self.pre_process = stage == 0 and chunk == 0
         self.post_process = stage == stages - 1 and chunk == chunks - 1
         self.share_embeddings_and_output_weights = tie
-        combinations = list(itertools.product(*MARKS.values()))
+        combinations = [dict(zip(MARKS, values)) for values in itertools.product(*MARKS.values())] + [UNREAD]
         first = (chunk * stages + stage) * len(combinations)
-        for i, values in enumerate(combinations):
+        for i, marks in enumerate(combinations):
             for name in NAMES:
                 parameter = self.add(f"decoder.layers.{i}.{name}", torch.bfloat16 if mixed and i % 2 else torch.float32)
-                for mark, value in zip(MARKS, values):
+                for mark, value in marks.items():
                     if value is not ABSENT:
                         setattr(parameter, mark, value)
             self.decoder.layers.get_submodule(str(i)).layer_number = first + i + 1

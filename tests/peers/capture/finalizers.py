@@ -1,6 +1,6 @@
 """Compares the presets, and the theory behind them, with the real finalize_model_grads of each Megatron-Core minor version.
 
-    python3 tests/peers/capture/finalizers.py --presets build/release/tests/sumonce_preset_actions
+    python3 tests/peers/capture/finalizers.py --presets build/release/sumonce_preset_actions
     python3 tests/peers/capture/finalizers.py --presets ... --versions 0.16 --meshes tp2 dp4-ep2
 
 Not part of `./dev test`: it installs 6 GB. On each mesh of finalizer_job.py, gloo ranks run a step of a model that holds a
@@ -32,7 +32,7 @@ def main():
     parser.add_argument("--meshes", nargs="*", default=[])
     options = parser.parse_args()
     if not os.access(options.presets, os.X_OK):
-        print(f"{options.presets}: no program; ./dev build makes build/release/tests/sumonce_preset_actions", file=sys.stderr)
+        print(f"{options.presets}: no program; ./dev build makes build/release/sumonce_preset_actions", file=sys.stderr)
         return 4
     python = packages.environment(options.folder)
     results = [run(version, python, options) for version in options.versions]

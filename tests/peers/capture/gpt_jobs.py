@@ -1,7 +1,7 @@
 """Real training steps of small Megatron-Core GPTs, captured by the hook: those of tests/data/captures, from the same weights and
 data, so that the tensors must be the same. real_jobs.py runs it with the versions on PYTHONPATH.
 
-    python gpt_jobs.py OUT lora-replica-bug"""
+    python gpt_jobs.py OUT lora-replica-bug gdn-gamma-tp2-bug+probe"""
 import functools
 import sys
 import tempfile
@@ -44,7 +44,8 @@ CASES = {
 def main():
     out, *names = sys.argv[1:]
     for name in names:
-        ranks, sizes, told = CASES.get(name, CASES["plain-dp2-tp2"])
+        ranks, sizes, told = CASES.get(name.removesuffix("+probe"), CASES["plain-dp2-tp2"])
+        told |= dict(probe=True) if name.endswith("+probe") else {}
         with tempfile.TemporaryDirectory() as folder:
             run = {"unchanged": unchanged, "cost": cost}.get(name, train)
             context = mp.get_context("fork")

@@ -68,7 +68,8 @@ int main() {
         .qk_layernorm = switches.value("qk_layernorm", false),
         .per_token_loss = switches.value("calculate_per_token_loss", false)};
     json actions = json::object();
-    for (const auto& [name, described] : request.value("params", json::object()).items())
+    const json params = request.value("params", json::object());
+    for (const auto& [name, described] : params.items())
       actions[name] = ActionsOf(*preset, config, ParamOf(name, described));
     std::cout << actions.dump() << std::endl;
   }
