@@ -38,6 +38,7 @@ class ParamJudge {
       judgement_.no_evidence = true;
       return std::move(judgement_);
     }
+    judgement_.replicas_part = measure_.finalized_copies == Likeness::kUnequal;
     FindClasses();
     SUMONCE_RETURN_IF_ERROR(FindWhatWasDone());
     if (actions_.empty()) return NoStatement(WhatIsMissing());
@@ -142,6 +143,7 @@ class ParamJudge {
   std::string Tensor() const { return std::string(Name(geometry_.tensor_axis())); }
 
   void FindClasses() {
+    judgement_.weights_drifted = measure_.weights_known && !measure_.copies_equal;
     if (geometry_.tensor == 1) {
       classes_ = {GradClass::kPartial};
       return;
@@ -165,9 +167,9 @@ class ParamJudge {
       classes_ = {GradClass::kShard};
       return;
     }
-    judgement_.weights_drifted = replicated && measure_.weights_known && !measure_.weights_equal;
+    if (replicated && measure_.weights_known) judgement_.weights_drifted = !measure_.weights_equal;
     OfReplicated(replicated.has_value());
-    judgement_.replicas_part = replicated && measure_.finalized_tensor == Likeness::kUnequal;
+    judgement_.replicas_part |= replicated && measure_.finalized_tensor == Likeness::kUnequal;
   }
 
   void OfReplicated(bool certain) {
@@ -350,6 +352,7 @@ class ParamJudge {
           return wrong(Mechanism::kMixedShards, geometry_.tensor_axis(), "none: a mixture");
         return wrong(Mechanism::kLostContribution, std::nullopt, "none: per rank");
       case Kind::kUnexplained:
+        conclusion.also = {Mechanism::kStale, Mechanism::kWrongShard, Mechanism::kUpstream};
         return wrong(Mechanism::kLostContribution, std::nullopt, "none: per rank");
     }
     return conclusion;

@@ -27,6 +27,7 @@ struct Conclusion {
   std::optional<double> factor;
   std::string action;
   std::vector<std::string> evidence;
+  std::vector<Mechanism> also;  // what fits as well
 
   bool SameClass(const Conclusion& other) const {
     return grad_class == other.grad_class && complete_over == other.complete_over;
