@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "capture/audit/combine.h"
 #include "capture/audit/kappa.h"
+#include "capture/audit/reference.h"
 #include "capture/folder.h"
 #include "capture/reader/step.h"
 
@@ -41,9 +42,17 @@ class Auditor {
       previous = std::move(step);
     }
     for (auto& [name, course] : courses_) {
-      audit_.params.push_back(Combine(course.geometry, course.judgements, HintOf(name)));
-      audit_.params.back().story = StoryOf(course);
+      AuditedParam param = Combine(course.geometry, course.judgements);
+      param.story = StoryOf(course);
+      // Names that are tied have one verdict.
+      for (const std::string& own_name : course.geometry.names) {
+        param.name = param.verdict.param = own_name;
+        param.kind = KindOf(own_name);
+        audit_.params.push_back(param);
+      }
     }
+    std::sort(audit_.params.begin(), audit_.params.end(),
+              [](const AuditedParam& a, const AuditedParam& b) { return a.name < b.name; });
     if (audit_.params.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
           audit_.path, ": holds no finalized gradient; a manifest alone is for sumonce lint"));
@@ -68,7 +77,12 @@ class Auditor {
     if (!kappa.condition.empty()) AddOnce(kappa.condition, audit_.conditions);
     const MeasureOptions measure{.kappa = kappa.value, .rtol = options_.rtol};
     std::vector<ParamJudgement> judgements(geometries.size());
-    SUMONCE_RETURN_IF_ERROR(JudgeAll(step, previous, geometries, measure, judgements));
+    SUMONCE_ASSIGN_OR_RETURN(const std::optional<Reference> reference, ReferenceOf(step));
+    SUMONCE_RETURN_IF_ERROR(JudgeAll({.step = &step,
+                                      .previous = previous,
+                                      .options = measure,
+                                      .reference = reference ? &*reference : nullptr},
+                                     geometries, judgements));
     std::vector<std::vector<HolderFigures>> figures;
     for (size_t i = 0; i < geometries.size(); ++i) {
       Course& course = courses_[geometries[i].name()];
@@ -78,7 +92,34 @@ class Auditor {
       course.judgements.push_back(std::move(judgements[i]));
     }
     audit_.norms.push_back(NormsOf(step, geometries, figures));
+    if (reference) audit_.norms.back().reference = reference->grad_norm();
     return absl::OkStatus();
+  }
+
+  // A later step of a wrong run starts from other weights than the reference's: it is compared only
+  // as long as all that came before was right.
+  absl::StatusOr<std::optional<Reference>> ReferenceOf(const Step& step) {
+    if (options_.against.empty()) return std::optional<Reference>();
+    for (const auto& [name, course] : courses_) {
+      for (const ParamJudgement& judgement : course.judgements) {
+        const bool wrong = std::any_of(
+            judgement.conclusions.begin(), judgement.conclusions.end(),
+            [](const Conclusion& conclusion) { return conclusion.outcome == Outcome::kWrong; });
+        if (!wrong && !judgement.weights_drifted) continue;
+        AddOnce(absl::StrCat("steps from ", step.step(),
+                             " on are not compared with the reference: ", name,
+                             " was wrong before, so they start from other weights"),
+                audit_.notes);
+        return std::optional<Reference>();
+      }
+    }
+    absl::StatusOr<Reference> reference = Reference::Open(options_.against, step.step());
+    if (absl::IsNotFound(reference.status()) && audit_.steps.size() > 1) {
+      AddOnce(std::string(reference.status().message()), audit_.notes);
+      return std::optional<Reference>();
+    }
+    if (!reference.ok()) return reference.status();
+    return std::optional<Reference>(*std::move(reference));
   }
 
   void Describe(const Step& step) {
@@ -112,8 +153,7 @@ class Auditor {
 
   // Parameters are shared out to the threads one by one; each result has its place, so that the
   // order in which they end shows nowhere.
-  absl::Status JudgeAll(const Step& step, const Step* previous,
-                        const std::vector<ParamGeometry>& geometries, const MeasureOptions& measure,
+  absl::Status JudgeAll(const JudgeInputs& common, const std::vector<ParamGeometry>& geometries,
                         std::vector<ParamJudgement>& judgements) {
     std::atomic<size_t> next = 0;
     std::mutex mutex;
@@ -122,14 +162,12 @@ class Auditor {
       for (size_t i = next++; i < geometries.size(); i = next++) {
         const auto course = courses_.find(geometries[i].name());
         const bool known = course != courses_.end() && !course->second.judgements.empty();
-        absl::StatusOr<ParamJudgement> judgement =
-            JudgeParam({.step = &step,
-                        .previous = previous,
-                        .geometry = &geometries[i],
-                        .options = measure,
-                        .hint = HintOf(geometries[i].name()),
-                        .first_step = !known,
-                        .replicated = known ? course->second.replicated : std::nullopt});
+        JudgeInputs inputs = common;
+        inputs.geometry = &geometries[i];
+        inputs.hint = HintOf(geometries[i].name());
+        inputs.first_step = !known;
+        if (known) inputs.replicated = course->second.replicated;
+        absl::StatusOr<ParamJudgement> judgement = JudgeParam(inputs);
         if (judgement.ok()) {
           judgements[i] = *std::move(judgement);
           continue;

@@ -31,7 +31,12 @@ struct AuditedParam {
   Verdict verdict;
   bool consequence = false;  // it only inherits the fault of `cause`
   std::string cause;
-  GradClass by_class = GradClass::kUnknown;
+  bool by_difference_alone = false;  // as ParamJudgement
+  bool mixed_lines = false;
+  bool partly_right = false;
+  bool against = false;        // compared with the reference
+  double reference_error = 0;  // the worst holder's in the norm, in the first step compared
+  std::string not_compared;
   std::vector<std::pair<int, double>> norms;  // rank and norm of its finalized gradient, first step
                                               // that decided
   std::vector<std::string> story;             // --explain: step by step

@@ -1,10 +1,12 @@
 #include "capture/audit/combine.h"
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -14,18 +16,18 @@
 namespace sumonce::capture {
 namespace {
 
-// Which classes all steps leave; of steps whose replicas had parted before, nothing is learnt.
+// Which classes all steps leave; of steps whose replicas had parted before, and of faults that
+// every class has, nothing is learnt.
 std::vector<Conclusion> ClassesOfAll(std::span<const ParamJudgement> judgements) {
   std::vector<Conclusion> left;
-  bool begun = false;
   for (const ParamJudgement& judgement : judgements) {
     if (judgement.conclusions.empty()) continue;
-    if (!begun || (judgement.weights_drifted && left.empty())) {
+    const bool teaches = !judgement.weights_drifted && !judgement.conclusions.front().any_class();
+    if (left.empty() || (left.front().any_class() && teaches)) {
       left = judgement.conclusions;
-      begun = true;
       continue;
     }
-    if (judgement.weights_drifted) continue;
+    if (!teaches) continue;
     std::vector<Conclusion> both;
     for (const Conclusion& conclusion : left) {
       const bool stays =
@@ -45,7 +47,9 @@ std::pair<Conclusion, const ParamJudgement*> OfClass(const Conclusion& like,
   const ParamJudgement* where = nullptr;
   for (const ParamJudgement& judgement : judgements) {
     for (const Conclusion& conclusion : judgement.conclusions) {
-      if (!conclusion.SameClass(like)) continue;
+      if (!conclusion.SameClass(like) && !conclusion.any_class()) continue;
+      // A mixed use is a possibility beside the classes, not a fault that all of them have.
+      if (conclusion.any_class() && !like.any_class() && judgement.conclusions.size() > 1) continue;
       if (conclusion.outcome == Outcome::kWrong) return {conclusion, &judgement};
       if (right) continue;
       right = conclusion;
@@ -126,6 +130,32 @@ void TakeHintedOperations(const ClassHints& hints, std::vector<AuditedParam>& pa
   }
 }
 
+// How near to the loss a parameter is, and how much it looks like the place where a fault begins:
+// right in some rows, complete in some rows.
+std::tuple<int, bool, bool> Nearness(const AuditedParam& param) {
+  const int layer = LayerOf(param.name);
+  const int place = layer >= 0 ? layer : IsInputSide(param.name) ? -1 : INT_MAX;
+  return {place, param.partly_right, param.mixed_lines};
+}
+
+// Of all gradients that arrive wrong, the one nearest to the loss is the finding; the others
+// inherit it.
+void ListUpstream(std::vector<AuditedParam>& params) {
+  const auto upstream = [](const AuditedParam& param) {
+    return param.against && param.verdict.outcome == Outcome::kWrong &&
+           param.verdict.mechanism == Mechanism::kUpstream;
+  };
+  const AuditedParam* root = nullptr;
+  for (const AuditedParam& param : params) {
+    if (upstream(param) && (root == nullptr || Nearness(param) > Nearness(*root))) root = &param;
+  }
+  for (AuditedParam& param : params) {
+    if (!upstream(param) || &param == root) continue;
+    param.consequence = true;
+    param.cause = root->name;
+  }
+}
+
 }  // namespace
 
 Verdict VerdictOf(std::span<const Conclusion> conclusions) {
@@ -164,8 +194,7 @@ Verdict VerdictOf(std::span<const Conclusion> conclusions) {
   return verdict;
 }
 
-AuditedParam Combine(const ParamGeometry& geometry, std::span<const ParamJudgement> judgements,
-                     const ClassHint* hint) {
+AuditedParam Combine(const ParamGeometry& geometry, std::span<const ParamJudgement> judgements) {
   AuditedParam param{.name = geometry.name(), .kind = geometry.kind};
   Verdict& verdict = param.verdict;
   const ParamJudgement* decided = nullptr;
@@ -200,8 +229,14 @@ AuditedParam Combine(const ParamGeometry& geometry, std::span<const ParamJudgeme
   verdict.step = static_cast<int>(decided->step);
   verdict.shape = decided->shape;
   verdict.per_rank = decided->per_rank;
-  if (verdict.outcome == Outcome::kWrong && decided->by_difference_alone)
-    param.by_class = GradClass::kPartial;
+  param.by_difference_alone = verdict.outcome == Outcome::kWrong && decided->by_difference_alone;
+  param.mixed_lines = decided->mixed_lines;
+  param.partly_right = decided->partly_right;
+  for (const ParamJudgement& judgement : judgements) {
+    param.against |= judgement.against;
+    param.reference_error = std::max(param.reference_error, judgement.reference_error);
+    if (param.not_compared.empty()) param.not_compared = judgement.not_compared;
+  }
   if (verdict.outcome == Outcome::kWrong && decided->replicas_part)
     verdict.consequences.push_back(Mechanism::kReplicaDrift);
   for (const ParamJudgement& judgement : judgements) {
@@ -228,12 +263,12 @@ AuditedParam Combine(const ParamGeometry& geometry, std::span<const ParamJudgeme
     param.norms.emplace_back(geometry.holders[h].rank,
                              std::sqrt(decided->figures[h].finalized_square));
   }
-  static_cast<void>(hint);
   return param;
 }
 
 void ListConsequences(const ClassHints* hints, std::vector<AuditedParam>& params) {
   if (hints) TakeHintedOperations(*hints, params);
+  ListUpstream(params);
   // The mixed use nearest to the loss.
   const AuditedParam* root = nullptr;
   for (const AuditedParam& param : params) {
@@ -243,9 +278,8 @@ void ListConsequences(const ClassHints* hints, std::vector<AuditedParam>& params
   if (root == nullptr) return;
   for (AuditedParam& param : params) {
     Verdict& verdict = param.verdict;
-    if (&param == root || verdict.outcome != Outcome::kWrong) continue;
-    if (param.by_class != GradClass::kPartial || !IsBelow(param.name, root->name)) continue;
-    if (verdict.mechanism != Mechanism::kMissingSum) continue;
+    if (&param == root || verdict.mechanism != Mechanism::kMissingSum) continue;
+    if (!param.by_difference_alone || param.against || !IsBelow(param.name, root->name)) continue;
     verdict.mechanism = Mechanism::kUpstream;
     verdict.coefficient = "none: a mixture";
     verdict.evidence.push_back(absl::StrCat(

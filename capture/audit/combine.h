@@ -11,8 +11,7 @@
 namespace sumonce::capture {
 
 // `judgements`: of one parameter, ascending steps. The verdict with its possibilities.
-AuditedParam Combine(const ParamGeometry& geometry, std::span<const ParamJudgement> judgements,
-                     const ClassHint* hint);
+AuditedParam Combine(const ParamGeometry& geometry, std::span<const ParamJudgement> judgements);
 
 // Below a parameter of mixed use the gradient arrives wrong, so that differing contributions prove
 // nothing more there: such verdicts become UPSTREAM, consequences of it. The same for parameters
