@@ -99,13 +99,14 @@ class Auditor {
   // A later step of a wrong run starts from other weights than the reference's: it is compared only
   // as long as all that came before was right.
   absl::StatusOr<std::optional<Reference>> ReferenceOf(const Step& step) {
-    if (options_.against.empty()) return std::optional<Reference>();
+    if (options_.against.empty() || !comparable_) return std::optional<Reference>();
     for (const auto& [name, course] : courses_) {
       for (const ParamJudgement& judgement : course.judgements) {
         const bool wrong = std::any_of(
             judgement.conclusions.begin(), judgement.conclusions.end(),
             [](const Conclusion& conclusion) { return conclusion.outcome == Outcome::kWrong; });
         if (!wrong && !judgement.weights_drifted) continue;
+        comparable_ = false;
         AddOnce(absl::StrCat("steps from ", step.step(),
                              " on are not compared with the reference: ", name,
                              " was wrong before, so they start from other weights"),
@@ -213,6 +214,7 @@ class Auditor {
 
   const AuditOptions& options_;
   Audit audit_;
+  bool comparable_ = true;  // with the reference's steps
   std::map<std::string, Course> courses_;
 };
 

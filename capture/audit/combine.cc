@@ -233,8 +233,8 @@ AuditedParam Combine(const ParamGeometry& geometry, std::span<const ParamJudgeme
   param.mixed_lines = decided->mixed_lines;
   param.partly_right = decided->partly_right;
   for (const ParamJudgement& judgement : judgements) {
+    if (judgement.against && !param.against) param.reference_error = judgement.reference_error;
     param.against |= judgement.against;
-    param.reference_error = std::max(param.reference_error, judgement.reference_error);
     if (param.not_compared.empty()) param.not_compared = judgement.not_compared;
   }
   if (verdict.outcome == Outcome::kWrong && decided->replicas_part)

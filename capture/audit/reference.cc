@@ -12,8 +12,8 @@
 namespace sumonce::capture {
 namespace {
 
-constexpr int64_t kChunkDoubles = 1 << 20;
-constexpr int64_t kMinChunk = 1 << 12;
+constexpr int64_t kComparedDoubles = 1 << 20;
+constexpr int64_t kComparedAtLeast = 1 << 12;
 constexpr int64_t kMaxRows = int64_t{1} << 22;
 // A row that agrees to this is right.
 constexpr double kRowRight = 1e-3;
@@ -62,7 +62,7 @@ class Comparer {
                                                                                  : 0;
     if (row_ > 0) rows_.resize(holders * measure_.shape[0]);
     const int64_t all = theirs_cut_->whole_count();
-    const int64_t chunk = std::max(kChunkDoubles / std::max(holders, 1), kMinChunk);
+    const int64_t chunk = std::max(kComparedDoubles / std::max(holders, 1), kComparedAtLeast);
     for (int64_t begin = 0; begin < all; begin += chunk)
       SUMONCE_RETURN_IF_ERROR(Process(begin, std::min(chunk, all - begin)));
     CountRows();
