@@ -262,6 +262,8 @@ AuditedParam Combine(const ParamGeometry& geometry, std::span<const ParamJudgeme
     if (!geometry.holders[h].present() || decided->figures.empty()) continue;
     param.norms.emplace_back(geometry.holders[h].rank,
                              std::sqrt(decided->figures[h].finalized_square));
+    if (!decided->ratios.empty() && decided->ratios[h] >= 0)
+      param.ratios.emplace_back(geometry.holders[h].rank, decided->ratios[h]);
   }
   return param;
 }

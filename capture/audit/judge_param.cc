@@ -87,6 +87,8 @@ class ParamJudge {
     judgement_.reference_error = found.worst_error;
     judgement_.partly_right = figures.rows_right > 0 && figures.rows_wrong > 0;
     judgement_.per_rank = found.per_rank;
+    for (const sumonce::capture::Against& one : figures.finalized)
+      judgement_.ratios.push_back(one.x_square < 0 ? -1 : one.ratio());
     if (found.zero && measure_.contributions_zero) {
       judgement_.no_evidence = true;
       return std::move(judgement_);

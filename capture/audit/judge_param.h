@@ -37,6 +37,7 @@ struct ParamJudgement {
   std::vector<HolderFigures> figures;  // by holder
   bool against = false;                // compared with a reference
   std::string not_compared;            // why not, although one was given
+  std::vector<double> ratios;          // by holder, of the reference's norm; negative: absent
   double reference_error = 0;          // the worst holder's, relative
   bool partly_right = false;           // some rows are the reference's, others are not
 };
