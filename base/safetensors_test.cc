@@ -65,8 +65,7 @@ TEST_F(SafetensorsTest, ReadsInPieces) {
   TensorToWrite tensor{.dtype = DType::kFloat32, .shape = {count}, .values = {}};
   for (int64_t i = 0; i < count; ++i) tensor.values.push_back(static_cast<double>(i));
   const TensorToWrite before{.dtype = DType::kFloat64, .shape = {3}, .values = {7, 8, 9}};
-  ASSERT_TRUE(
-      WriteSafetensors(Path("pieces"), {{"a", before}, {"b", tensor}}, {}, false).ok());
+  ASSERT_TRUE(WriteSafetensors(Path("pieces"), {{"a", before}, {"b", tensor}}, {}, false).ok());
   const auto reader = SafetensorsReader::Open(Path("pieces")).value();
   std::vector<double> piece((1 << 16) + 3);
   ASSERT_TRUE(reader.ReadRange("b", 65000, piece).ok());

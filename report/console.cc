@@ -51,6 +51,7 @@ void ConsoleReporter::OnResult(const ScenarioResult& result) {
   if (failed || !result.tables.empty()) {
     for (const std::string& note : PlainNotes(result)) out_ << "  " << note << '\n';
   }
+  out_ << StatementLines(result);
   if (failed) out_ << FailureFooter(result);
   out_ << std::flush;
 }

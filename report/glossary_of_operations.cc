@@ -84,7 +84,8 @@ std::vector<GlossaryEntry> GlossaryOfOperations() {
 std::vector<GlossaryEntry> Glossary() {
   std::vector<GlossaryEntry> all;
   for (std::vector<GlossaryEntry> part :
-       {GlossaryOfVerdicts(), GlossaryOfModels(), GlossaryOfFinalizers(), GlossaryOfOperations()}) {
+       {GlossaryOfVerdicts(), GlossaryOfAdapters(), GlossaryOfModels(), GlossaryOfFinalizers(),
+        GlossaryOfOperations()}) {
     for (GlossaryEntry& entry : part) all.push_back(std::move(entry));
   }
   return all;

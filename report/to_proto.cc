@@ -76,7 +76,9 @@ void ToProto(const ScenarioResult& result, proto::ScenarioReport& report) {
   CopyTexts(result.failures, report.mutable_failures());
   CopyTexts(result.conditions, report.mutable_conditions());
   report.set_world_size(result.mesh.world_size());
-  report.set_mesh(MeshText(result.mesh));
+  if (result.about.empty()) report.set_mesh(MeshText(result.mesh));
+  report.set_about(ToUtf8(result.about));
+  CopyTexts(result.statements, report.mutable_statements());
   report.set_reproduce(ToUtf8(result.reproduce));
   report.set_params_right(result.params_right);
   for (const RankTable& table : result.tables) ToProto(table, *report.add_tables());

@@ -119,6 +119,8 @@ struct ScenarioResult {
   std::string digest;
   double elapsed_us = 0;
   MeshSizes mesh;
+  std::string about;  // what has no mesh says this in its place: "16 modules in 4 layers, r 8"
+  std::vector<std::string> statements;  // what can and cannot be concluded: always printed
   std::string reproduce;
   // RunnerOptions::record_calls: what the ranks called, by world rank. Null: not recorded.
   std::shared_ptr<const std::vector<RankCalls>> calls;
