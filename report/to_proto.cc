@@ -64,6 +64,13 @@ void ToProto(const RankTable& table, proto::RankTable& report) {
   }
 }
 
+void ToProto(const TextTable& table, proto::TextTable& report) {
+  report.set_title(ToUtf8(table.title));
+  CopyTexts(table.columns, report.mutable_columns());
+  for (const std::vector<std::string>& row : table.rows)
+    CopyTexts(row, report.add_rows()->mutable_cells());
+}
+
 }  // namespace
 
 void ToProto(const ScenarioResult& result, proto::ScenarioReport& report) {
@@ -82,6 +89,7 @@ void ToProto(const ScenarioResult& result, proto::ScenarioReport& report) {
   report.set_reproduce(ToUtf8(result.reproduce));
   report.set_params_right(result.params_right);
   for (const RankTable& table : result.tables) ToProto(table, *report.add_tables());
+  for (const TextTable& table : result.text_tables) ToProto(table, *report.add_text_tables());
   report.set_skip_reason(ToUtf8(result.skip_reason));
   CopyTexts(result.notes, report.mutable_notes());
   report.set_internal_error(result.internal_error);

@@ -100,6 +100,13 @@ struct RankTable {
   std::vector<Row> rows;
 };
 
+// A table of words.
+struct TextTable {
+  std::string title;
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+
 enum class RunOutcome : uint8_t { kPass, kFail, kSkip };
 
 // One scenario, judged: the run and, for a broken one, its cured twin is another result
@@ -114,6 +121,7 @@ struct ScenarioResult {
   std::vector<std::string> notes;       // defects declared, conditions
   std::vector<std::string> conditions;  // under which the proof holds
   std::vector<RankTable> tables;
+  std::vector<TextTable> text_tables;
   int params_right = 0;
   bool internal_error = false;  // numbers and proof disagree, a broken invariant
   std::string digest;

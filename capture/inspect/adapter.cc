@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <system_error>
 #include <tuple>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
+#include "capture/folder.h"
 #include "capture/json_fields.h"
 
 namespace sumonce::inspect {
@@ -30,30 +30,16 @@ constexpr char kModelFile[] = "adapter_model.safetensors";
 // In front of every name of a PEFT file.
 constexpr std::string_view kPrefix = "base_model.model.";
 
-// A FIFO or a device could block or never end, and no configuration is long.
 absl::StatusOr<std::string> ReadConfigText(const std::string& dir, const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(dir, error))
     return absl::NotFoundError(absl::StrCat(dir, ": no such folder; expected an adapter's"));
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) {
-    return absl::NotFoundError(absl::StrCat(
-        path, ": no such file; expected the folder that PEFT's save_pretrained wrote, ", "with ",
-        kConfigFile, " and ", kModelFile));
+  if (!fs::exists(path, error)) {
+    return absl::NotFoundError(
+        absl::StrCat(path, ": no such file; expected the folder that PEFT's save_pretrained wrote, ",
+                     "with ", kConfigFile, " and ", kModelFile));
   }
-  if (!fs::is_regular_file(status))
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be read"));
-  std::string text(kMaxConfigBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (static_cast<int64_t>(text.size()) > kMaxConfigBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": more than ", kMaxConfigBytes,
-                     " bytes; no configuration of an adapter is as long"));
-  }
-  return text;
+  return capture::ReadTextFile(path, kMaxConfigBytes);
 }
 
 bool BoolOr(const JsonField& config, const std::string& key, bool absent) {
@@ -135,7 +121,9 @@ TensorName TakeApart(std::string_view tensor) {
 void SetLayer(AdapterModule& module) {
   std::vector<std::string> parts = absl::StrSplit(module.path, '.');
   for (std::string& part : parts) {
-    if (module.in_layer() || !absl::SimpleAtoi(part, &module.layer)) continue;
+    int number = -1;
+    if (module.in_layer() || !absl::SimpleAtoi(part, &number) || number < 0) continue;
+    module.layer = number;
     part = "*";
   }
   module.family = absl::StrJoin(parts, ".");

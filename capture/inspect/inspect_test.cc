@@ -262,7 +262,7 @@ TEST_F(InspectBroken, BadFilesAreErrorsThatNameThem) {
   };
   EXPECT_THAT(with_config("{"), HasSubstr("adapter_config.json"));
   EXPECT_THAT(with_config(std::string(100000, '[')), HasSubstr("adapter_config.json"));
-  EXPECT_THAT(with_config(std::string((1 << 20) + 1, ' ')), HasSubstr("more than 1048576 bytes"));
+  EXPECT_THAT(with_config(std::string((1 << 20) + 1, ' ')), HasSubstr("at most 1048576"));
   fs::remove(dir_ + "/adapter_config.json");
   ASSERT_EQ(mkfifo((dir_ + "/adapter_config.json").c_str(), 0600), 0);
   EXPECT_THAT(std::string(InspectAdapter(dir_).status().message()),
