@@ -1,9 +1,10 @@
 // sumonce lint: a real job's parameters before its first step, from a manifest.
+#include "capture/lint/lint.h"
+
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "capture/lint/lint.h"
 #include "cli/file_loop.h"
 #include "cli/report_loop.h"
 #include "cli/verb.h"
@@ -75,8 +76,7 @@ VerbAction DeclareLint(CLI::App& app) {
   app.add_option("--module-map", flags->module_map,
                  "What the job's own modules are (textproto, proto/module_map.proto)")
       ->type_name("FILE");
-  app.add_flag("--strict", flags->strict,
-               "Parameters of which nothing can be said are a failure");
+  app.add_flag("--strict", flags->strict, "Parameters of which nothing can be said are a failure");
   AddOutput(app, flags->output);
   return [flags](Context& context) { return Lint(*flags, context); };
 }

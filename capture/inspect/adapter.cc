@@ -35,9 +35,9 @@ absl::StatusOr<std::string> ReadConfigText(const std::string& dir, const std::st
   if (!fs::is_directory(dir, error))
     return absl::NotFoundError(absl::StrCat(dir, ": no such folder; expected an adapter's"));
   if (!fs::exists(path, error)) {
-    return absl::NotFoundError(
-        absl::StrCat(path, ": no such file; expected the folder that PEFT's save_pretrained wrote, ",
-                     "with ", kConfigFile, " and ", kModelFile));
+    return absl::NotFoundError(absl::StrCat(
+        path, ": no such file; expected the folder that PEFT's save_pretrained wrote, ", "with ",
+        kConfigFile, " and ", kModelFile));
   }
   return capture::ReadTextFile(path, kMaxConfigBytes);
 }

@@ -9,8 +9,8 @@ namespace {
 // A fused norm, or one in front: both or neither is another layer than ours.
 std::string NormProblem(const std::string& path, bool fused, bool in_front) {
   if (fused != in_front) return "";
-  return absl::StrCat(path, fused ? " has a fused norm and one in front of it"
-                                  : " has no norm in front of it");
+  return absl::StrCat(
+      path, fused ? " has a fused norm and one in front of it" : " has no norm in front of it");
 }
 
 // With fewer key-value groups than ranks the heads are gathered and sliced, or held as copies.
@@ -45,8 +45,7 @@ std::string InProjectionsProblem(const MapContext& context, const std::string& p
                                  bool* fused_norm) {
   *fused_norm = false;
   for (const std::string& name : InProjections(context, path)) {
-    const LinearFacts facts =
-        LookAtLinear(context, Joined(path, name), LinearShape::kColumn);
+    const LinearFacts facts = LookAtLinear(context, Joined(path, name), LinearShape::kColumn);
     if (!facts.problem.empty()) return facts.problem;
     *fused_norm = *fused_norm || facts.norm;
   }
@@ -67,6 +66,18 @@ std::string ModeOf(const MapContext& context, const std::string& path, GdnMode* 
   return "";
 }
 
+// The core has no parameters; one of an unknown class is taken at its place's word.
+void AssumeCoreAttention(const MapContext& context, const std::string& path) {
+  const std::string core = path + ".core_attention";
+  if (!context.tree.Has(core) || context.tree.KindAt(core) == ModuleKind::kNeutral) return;
+  const std::string sentence = absl::StrCat(PatternOf(core), " (", context.tree.ClassAt(core),
+                                            ", not known) attends within each head");
+  for (const std::string& known : context.map.assumptions) {
+    if (known == sentence) return;
+  }
+  context.map.assumptions.push_back(sentence);
+}
+
 }  // namespace
 
 SmallSizes SizesFor(int tp) { return {.hidden = 4, .units = tp}; }
@@ -82,9 +93,7 @@ SelfAttentionConfig StandInMixer(int tp, bool norm_in_front) {
 }
 
 MlpConfig StandInMlp(int tp, bool norm_in_front) {
-  return {.hidden = SizesFor(tp).hidden,
-          .ffn = SizesFor(tp).units,
-          .layer_norm = !norm_in_front};
+  return {.hidden = SizesFor(tp).hidden, .ffn = SizesFor(tp).units, .layer_norm = !norm_in_front};
 }
 
 std::string MapSelfAttention(const MapContext& context, const std::string& path,
@@ -104,6 +113,7 @@ std::string MapSelfAttention(const MapContext& context, const std::string& path,
   config.bias = qkv.bias || proj.bias;
   MapLinear(context, qkv_path, ours + ".linear_qkv", LinearShape::kColumn);
   MapLinear(context, proj_path, ours + ".linear_proj", LinearShape::kRow);
+  AssumeCoreAttention(context, path);
   layer.mixer = config;
   return "";
 }
@@ -120,10 +130,10 @@ std::string MapGatedDeltaNet(const MapContext& context, const std::string& path,
                                 .region_marks = RegionMarks::kKeep,
                                 .decoupled_norm = norm_in_front};
   bool fused_norm = false;
-  for (const std::string& problem : {InProjectionsProblem(context, path, &fused_norm),
-                                     LookAtLinear(context, out_path, LinearShape::kRow).problem,
-                                     NormProblem(path, fused_norm, norm_in_front),
-                                     ModeOf(context, path, &config.mode)}) {
+  for (const std::string& problem :
+       {InProjectionsProblem(context, path, &fused_norm),
+        LookAtLinear(context, out_path, LinearShape::kRow).problem,
+        NormProblem(path, fused_norm, norm_in_front), ModeOf(context, path, &config.mode)}) {
     if (!problem.empty()) return problem;
   }
   for (const std::string& name : InProjections(context, path))

@@ -66,8 +66,9 @@ std::optional<MarkCure> FindCure(const ManifestFinalizer& finalizer, const std::
   config.qk_layernorm = true;
   if (NamedQkNorm(name) && !finalizer.config().qk_layernorm && right(statement.marks, config)) {
     return MarkCure{.edits = {},
-                    .text = "set qk_layernorm = True in the configuration: the finalizer takes "
-                            "q_layernorm and k_layernorm by their names then"};
+                    .text =
+                        "set qk_layernorm = True in the configuration: the finalizer takes "
+                        "q_layernorm and k_layernorm by their names then"};
   }
   return std::nullopt;
 }

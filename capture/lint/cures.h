@@ -8,8 +8,8 @@
 
 namespace sumonce::lint {
 
-// The smallest change of marks, or else the switch of the configuration, after which the parameter is
-// right. None: no mark of this version makes it right.
+// The smallest change of marks, or else the switch of the configuration, after which the parameter
+// is right. None: no mark of this version makes it right.
 std::optional<MarkCure> FindCure(const ManifestFinalizer& finalizer, const std::string& name,
                                  const ParamStatement& statement, const ParamState& state);
 

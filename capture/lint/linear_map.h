@@ -26,7 +26,8 @@ struct LinearFacts {
   bool lora = false;
 };
 
-// The module at `path`; `ours`: the path in the scenario's model. Maps its parameters if it is ours.
+// The module at `path`; `ours`: the path in the scenario's model. Maps its parameters if it is
+// ours.
 LinearFacts MapLinear(const MapContext& context, const std::string& path, const std::string& ours,
                       LinearShape shape);
 

@@ -27,7 +27,8 @@ std::string WithoutCure(const ParamStatement& statement) {
     return "make the marks of all ranks equal";
   if (statement.proof.mechanism == Mechanism::kMixedUse ||
       statement.proof.mechanism == Mechanism::kUpstream)
-    return "no action of the finalizer is right: sum the partial use's gradient over tp in backward";
+    return "no action of the finalizer is right: sum the partial use's gradient over tp in "
+           "backward";
   return "no mark makes it right under this version and configuration: the model has to hand on "
          "another gradient";
 }
@@ -66,12 +67,13 @@ void AddNormMiscount(const std::string& name, const ParamStatement& statement,
   finding.verdict.evidence = {statement.norm_miscount, "its gradient itself is right",
                               "held by " + statement.module};
   const bool wanted = !statement.marks.tensor_model_parallel;
-  finding.cure = CureTrial{.edits = {},
-                           .text = absl::StrCat("set tensor_model_parallel = ",
-                                                wanted ? "True" : "False", " on the parameter ", name),
-                           .tried = true,
-                           .right_in_proof = true,
-                           .result = kEveryTp};
+  finding.cure =
+      CureTrial{.edits = {},
+                .text = absl::StrCat("set tensor_model_parallel = ", wanted ? "True" : "False",
+                                     " on the parameter ", name),
+                .tried = true,
+                .right_in_proof = true,
+                .result = kEveryTp};
   findings.push_back(std::move(finding));
 }
 
@@ -113,7 +115,9 @@ TextTable KindTable(const Statements& statements) {
     const Proof& proof = statement.proof;
     const bool along_tp = !proof.axis || *proof.axis == Axis::kTp;
     ++counts[{statement.kind, ClassText(statement.tp_class), statement.needed,
-              statement.needed.empty() ? "" : along_tp ? proof.action : "",
+              statement.needed.empty() ? ""
+              : along_tp               ? proof.action
+                                       : "",
               OutcomeText(proof) + (statement.norm_miscount.empty() ? "" : ", NORM_MISCOUNT")}];
   }
   TextTable table{.title = "over tp, by kind of parameter",
@@ -158,9 +162,10 @@ std::vector<std::string> ConditionsOf(const Statements& statements) {
   for (const Unmodelled& unmodelled : statements.map.unmodelled)
     classes.insert(absl::StrCat(PatternOf(unmodelled.path), " (", unmodelled.class_name, ")"));
   if (!classes.empty()) {
-    conditions.push_back(absl::StrCat("what is not modelled hands on the gradient of its input whole "
-                                      "and once: ",
-                                      absl::StrJoin(classes, ", ")));
+    conditions.push_back(
+        absl::StrCat("what is not modelled hands on the gradient of its input whole "
+                     "and once: ",
+                     absl::StrJoin(classes, ", ")));
   }
   return conditions;
 }
@@ -170,8 +175,7 @@ std::vector<std::string> ConditionsOf(const Statements& statements) {
 absl::StatusOr<ScenarioResult> Lint(const std::string& path, const LintOptions& options) {
   SUMONCE_ASSIGN_OR_RETURN(const std::vector<capture::Manifest> manifests,
                            capture::LoadManifests(path));
-  SUMONCE_ASSIGN_OR_RETURN(const Statements statements,
-                           StateParameters(manifests, options.state));
+  SUMONCE_ASSIGN_OR_RETURN(const Statements statements, StateParameters(manifests, options.state));
   return LintStatements(statements, path, options);
 }
 
@@ -191,10 +195,10 @@ ScenarioResult LintStatements(const Statements& statements, const std::string& p
   }
   ListInheritors(result.findings);
   result.statements = UnknownLines(statements);
-  result.statements.push_back(absl::StrCat(
-      result.params_right, " RIGHT, ", result.findings.size(), " findings, ", unsaid,
-      " NO_STATEMENT, ", statements.frozen, " not trained; finalizer ",
-      statements.map.scenario.finalizer));
+  result.statements.push_back(absl::StrCat(result.params_right, " RIGHT, ", result.findings.size(),
+                                           " findings, ", unsaid, " NO_STATEMENT, ",
+                                           statements.frozen, " not trained; finalizer ",
+                                           statements.map.scenario.finalizer));
   if (const auto conditions = ConditionsOf(statements); !conditions.empty())
     result.statements.push_back("holds when " + absl::StrJoin(conditions, ", "));
   if (!statements.params.empty() && statements.refused.empty())
@@ -209,10 +213,10 @@ ScenarioResult LintStatements(const Statements& statements, const std::string& p
     result.outcome = RunOutcome::kFail;
   } else if (silent) {
     result.outcome = RunOutcome::kSkip;
-    result.skip_reason = absl::StrCat(
-        "nothing can be said of any parameter: ",
-        statements.refused.empty() ? statements.params.begin()->second.proof.reason
-                                   : statements.refused);
+    result.skip_reason =
+        absl::StrCat("nothing can be said of any parameter: ",
+                     statements.refused.empty() ? statements.params.begin()->second.proof.reason
+                                                : statements.refused);
   }
   return result;
 }

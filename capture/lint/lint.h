@@ -1,5 +1,6 @@
 // sumonce lint: a real job's parameters before its first step. No gradients are needed: the modules
-// say what each parameter's gradient is, its marks and the framework's version what is done with it.
+// say what each parameter's gradient is, its marks and the framework's version what is done with
+// it.
 #pragma once
 
 #include <span>

@@ -55,7 +55,8 @@ Expected ExpectedOf(const std::string& name) {
     }
   }
   const auto norm = json.find("grad_norm");
-  if (norm != json.end() && norm->is_object() && norm->value("mechanism", nlohmann::json()) != nullptr)
+  if (norm != json.end() && norm->is_object() &&
+      norm->value("mechanism", nlohmann::json()) != nullptr)
     expected.norm_miscount = norm->at("mechanism") == "NORM_MISCOUNT";
   return expected;
 }
@@ -245,9 +246,7 @@ TEST_F(LintChanged, AMarkOfOneRankAloneIsAMismatch) {
 }
 
 TEST_F(LintChanged, AMarkOnAShardMixes) {
-  Everywhere([&](auto& manifest) {
-    manifest.params.at(kShard).marks["sequence_parallel"] = true;
-  });
+  Everywhere([&](auto& manifest) { manifest.params.at(kShard).marks["sequence_parallel"] = true; });
   EXPECT_THAT(WrongOf(State()), UnorderedElementsAre(std::pair{kShard, "MIXED_SHARDS"}));
 }
 

@@ -29,10 +29,11 @@ std::string FindPreset(const Manifest& manifest, ModelMap& map) {
   int newest = 0;
   for (int minor = 0; minor < 100; ++minor) newest = known(minor) ? minor : newest;
   if (version[0] == 0 && version[1] < newest)
-    return absl::StrCat("megatron-core ", found->second, " is older than the finalizers known here");
+    return absl::StrCat("megatron-core ", found->second,
+                        " is older than the finalizers known here");
   map.scenario.finalizer = preset(newest);
-  map.assumptions.push_back(absl::StrCat("megatron-core ", found->second, " finalizes as 0.", newest,
-                                         ", the newest that is known here"));
+  map.assumptions.push_back(absl::StrCat("megatron-core ", found->second, " finalizes as 0.",
+                                         newest, ", the newest that is known here"));
   return "";
 }
 
@@ -181,10 +182,10 @@ class Mapper {
 
   std::string NotModelled(const std::string& path) const {
     const ModuleKind kind = tree_.KindAt(path);
-    return absl::StrCat(
-        tree_.ClassAt(path),
-        kind == ModuleKind::kUnknown ? " is not known"
-                                     : absl::StrCat(" (", ToAbsl(Name(kind)), ") is not modelled"));
+    return absl::StrCat(tree_.ClassAt(path),
+                        kind == ModuleKind::kUnknown
+                            ? " is not known"
+                            : absl::StrCat(" (", ToAbsl(Name(kind)), ") is not modelled"));
   }
 
   void LeaveOut(const std::string& path, const std::string& reason) {

@@ -28,7 +28,8 @@ struct ModelMap {
   Scenario scenario;
   std::string refused;  // why nothing at all can be said; empty: something can
   std::map<std::string, std::string> params;  // of the manifest -> of the scenario's model
-  std::vector<std::string> routers;  // weights that are used on the tokens as they lie (prove_alone.h)
+  std::vector<std::string>
+      routers;  // weights that are used on the tokens as they lie (prove_alone.h)
   std::vector<Unmodelled> unmodelled;
   std::vector<std::string> assumptions;  // sentences: "megatron-core 0.21 finalizes as 0.19"
 };

@@ -14,8 +14,7 @@ struct KnownClass {
 };
 
 constexpr std::string_view kMegatron = "megatron.core.", kTe = "transformer_engine.",
-                           kBridge = "mcore_bridge.", kTorch = "torch.nn.modules.",
-                           kPeft = "peft.";
+                           kBridge = "mcore_bridge.", kTorch = "torch.nn.modules.", kPeft = "peft.";
 
 // megatron/core/{models,transformer,tensor_parallel,extensions,ssm,fusions}, transformer_engine/
 // pytorch/module, mcore_bridge/{model,tuners}, torch/nn/modules, peft.

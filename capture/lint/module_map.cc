@@ -23,8 +23,7 @@ class MapMistakes : public google::protobuf::io::ErrorCollector {
  public:
   explicit MapMistakes(std::string file) : file_(std::move(file)) {}
   void AddError(int line, int column, const std::string& message) override {
-    lines_.push_back(
-        absl::StrCat(file_, ":", line + 1, ":", column + 1, ": error: ", message));
+    lines_.push_back(absl::StrCat(file_, ":", line + 1, ":", column + 1, ": error: ", message));
   }
   absl::Status ToStatus() const {
     return lines_.empty() ? absl::OkStatus()
@@ -76,8 +75,7 @@ ModuleMapEntry EntryOf(const proto::Module& module, std::vector<std::string>& pr
   for (const proto::ParamClass& param : module.param()) {
     const GradClass grad_class = ClassOf(param.class_());
     if (grad_class == GradClass::kUnknown) {
-      problems.push_back(
-          "param without class, expected PARTIAL, COMPLETE, EQUAL_SHARE or SHARD");
+      problems.push_back("param without class, expected PARTIAL, COMPLETE, EQUAL_SHARE or SHARD");
     }
     entry.params.push_back({param.name().empty() ? "*" : param.name(), grad_class});
   }

@@ -64,7 +64,8 @@ std::vector<std::string> ModuleTree::Children(const std::string& path) const {
   std::set<std::string> names;
   for (auto it = modules_.lower_bound(prefix); it != modules_.end(); ++it) {
     if (!it->first.starts_with(prefix)) break;
-    names.insert(it->first.substr(prefix.size(), it->first.find('.', prefix.size()) - prefix.size()));
+    names.insert(
+        it->first.substr(prefix.size(), it->first.find('.', prefix.size()) - prefix.size()));
   }
   std::vector<std::string> sorted(names.begin(), names.end());
   std::sort(sorted.begin(), sorted.end(), Before);

@@ -16,8 +16,7 @@ State ProveOnOwnTokens(const Mesh& mesh, bool sequence_parallel, const Scale& lo
   if (sequence_parallel) cuts.push_back({Dim::kSequence, Axis::kTp});
   ParamStore params;
   const LayerConfig config{.sequence_parallel = sequence_parallel};
-  Param& weight =
-      Builder(config, params).Create("weight", ShardMap({o, h}, {}), Init(), Marks());
+  Param& weight = Builder(config, params).Create("weight", ShardMap({o, h}, {}), Init(), Marks());
   AbstractTape tape(mesh);
   const Value x = tape.Constant({.name = "x", .shards = ShardMap({s, b, h}, cuts)});
   const Value probe = tape.Constant({.name = "probe", .shards = ShardMap({s, b, o}, cuts)});

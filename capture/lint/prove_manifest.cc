@@ -65,7 +65,8 @@ std::string ParamAt(const ProofRun& run, int operation) {
   if (operation < 0) return "";
   const auto& nodes = run.tape->nodes();
   if (nodes[operation].kind == Tape::Kind::kUse) return nodes[operation].param->name;
-  for (const int operand : nodes[operation].operands) {
+  for (int operand : nodes[operation].operands) {
+    while (nodes[operand].kind == Tape::Kind::kCollective) operand = nodes[operand].operands[0];
     for (const int input : nodes[operand].operands) {
       if (nodes[input].kind == Tape::Kind::kUse) return nodes[input].param->name;
     }

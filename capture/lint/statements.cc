@@ -41,8 +41,8 @@ Marks MarksOf(const Manifest& manifest, const ManifestParam& param) {
   return {.sequence_parallel = set("sequence_parallel"),
           .average_gradients_across_tp_domain = set("average_gradients_across_tp_domain"),
           .tensor_model_parallel = set("tensor_model_parallel"),
-          .partition_dim = static_cast<int>(
-              capture::IntegerOf(param.marks, "partition_dim").value_or(-1)),
+          .partition_dim =
+              static_cast<int>(capture::IntegerOf(param.marks, "partition_dim").value_or(-1)),
           .allreduce = capture::FlagOf(param.marks, "allreduce").value_or(true) ||
                        ExpertGroupIsDense(manifest),
           .shared = set("shared")};
@@ -108,10 +108,9 @@ class Stater {
       statement.proof.reason = differing;
       return statement;
     }
-    statement.proof =
-        finalizer_->Finalized(name, statement.marks, *state, finalizer_->config());
-    statement.tp_class = ClassOf(state->before, finalizer_->sound_scale(), Axis::kTp,
-                                 finalizer_->mesh());
+    statement.proof = finalizer_->Finalized(name, statement.marks, *state, finalizer_->config());
+    statement.tp_class =
+        ClassOf(state->before, finalizer_->sound_scale(), Axis::kTp, finalizer_->mesh());
     statement.needed = NeededFor(statement.tp_class);
     statement.norm_miscount = NormMiscount(statement, *state);
     if (statement.proof.outcome == Outcome::kWrong)
@@ -200,8 +199,8 @@ class Stater {
       }
       const Marks a = MarksOf(*first, first->params.at(name)), b = MarksOf(manifest, param->second);
       if (finalizer_->Claims(name, a) == finalizer_->Claims(name, b)) continue;
-      return absl::StrCat("the finalizer treats it on rank ", first->rank, " otherwise than on rank ",
-                          manifest.rank, ": their marks differ");
+      return absl::StrCat("the finalizer treats it on rank ", first->rank,
+                          " otherwise than on rank ", manifest.rank, ": their marks differ");
     }
     return "";
   }
@@ -228,10 +227,11 @@ class Stater {
     const bool shard = state.target[tp.atomic[0]].layout == Layout::kShard;
     const bool marked = statement.marks.tensor_model_parallel;
     if (shard == marked) return "";
-    return shard ? "it is cut over tp but not marked tensor_model_parallel: the norm counts rank 0's "
-                   "part alone"
-                 : "every rank holds it whole, but it is marked tensor_model_parallel: the norm "
-                   "counts it tp times";
+    return shard
+               ? "it is cut over tp but not marked tensor_model_parallel: the norm counts rank 0's "
+                 "part alone"
+               : "every rank holds it whole, but it is marked tensor_model_parallel: the norm "
+                 "counts it tp times";
   }
 
   std::span<const Manifest> manifests_;

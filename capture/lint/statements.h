@@ -36,8 +36,8 @@ struct ParamStatement {
   Marks marks;         // as found
   Proof proof;         // class, action and verdict along tp, or along the axis at fault
   GradClass tp_class = GradClass::kUnknown;  // what it holds over tp before the finalizer
-  std::string needed;  // "SUM", "none", "none or AVG" over tp; "" where nothing is said
-  std::string source;  // what the class comes from: "proof", "trace", "module map"
+  std::string needed;         // "SUM", "none", "none or AVG" over tp; "" where nothing is said
+  std::string source;         // what the class comes from: "proof", "trace", "module map"
   std::string norm_miscount;  // how the gradient norm counts its copies wrongly; "": rightly
   // UPSTREAM: the parameter at which uses that do not fit together meet; it is MIXED_USE itself.
   std::string head;
@@ -56,7 +56,8 @@ struct Statements {
 absl::StatusOr<Statements> StateParameters(std::span<const capture::Manifest> manifests,
                                            const StateOptions& options);
 
-// The seam for audit: the class over tp of each parameter that the map knows; the others are absent.
+// The seam for audit: the class over tp of each parameter that the map knows; the others are
+// absent.
 std::map<std::string, GradClass> ClassesOf(const Statements& statements);
 
 }  // namespace sumonce::lint

@@ -98,8 +98,9 @@ void ReadNorms(const Block& block, DecoderLayerConfig& layer) {
       attention->layer_norm = false;
     if (auto* gdn = std::get_if<GatedDeltaNetConfig>(&layer.mixer)) gdn->decoupled_norm = true;
     if (std::holds_alternative<std::monostate>(layer.mixer)) {
-      block.Add("input_layernorm", "input_layernorm without a mixer, expected self_attention or "
-                                   "linear_attention behind it; take it out");
+      block.Add("input_layernorm",
+                "input_layernorm without a mixer, expected self_attention or "
+                "linear_attention behind it; take it out");
     }
   }
   if (!layer.pre_mlp_layernorm) return;
