@@ -113,7 +113,7 @@ TEST_F(SafetensorsTest, EveryGoldenFileOpensAndReads) {
     }
     ++files;
   }
-  EXPECT_EQ(files, 89);
+  EXPECT_EQ(files, 130);
 }
 
 TEST_F(SafetensorsTest, WrittenFilesReadBack) {

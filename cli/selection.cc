@@ -116,10 +116,11 @@ Selection Select(const SelectionFlags& flags) {
 }
 
 int Complain(const Selection& selection, Context& context) {
-  for (const std::string& mistake : selection.mistakes) context.io.err << mistake << '\n';
+  for (const std::string& mistake : selection.mistakes)
+    context.io.err << Printable(mistake) << '\n';
   if (!selection.mistakes.empty()) return kUsage;
   if (selection.nothing.empty()) return kAsExpected;
-  context.io.err << "sumonce: nothing selected: " << selection.nothing << '\n';
+  context.io.err << "sumonce: nothing selected: " << Printable(selection.nothing) << '\n';
   return kNothingSelected;
 }
 

@@ -23,6 +23,7 @@ const std::map<std::string, std::string>& Formulas() {
       {"Gelu", "y = x Phi(x)"},
       {"GeluTanh", "y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))"},
       {"GdnDecay", "g = -exp(A_log) softplus(a + dt_bias)"},
+      {"JoinHead", "y = [a | b] for every head, b one for all heads or one a head"},
       {"L2Norm", "y = x / sqrt(sum of x^2 + eps), for every head"},
       {"Linear", "y = x W^T"},
       {"Log", "y = log x"},
@@ -39,6 +40,7 @@ const std::map<std::string, std::string>& Formulas() {
       {"SumExp", "y = sum of exp(x - m) over the vocabulary"},
       {"Swiglu", "y = silu(gate) up"},
       {"TakeParts", "y = parts of x along a packed dimension"},
+      {"TakeRange", "y = some adjacent entries of x along a dimension"},
       {"Unfold", "y = x with a merged dimension taken apart"},
   };
   return formulas;
@@ -84,7 +86,7 @@ std::vector<GlossaryEntry> GlossaryOfOperations() {
 std::vector<GlossaryEntry> Glossary() {
   std::vector<GlossaryEntry> all;
   for (std::vector<GlossaryEntry> part :
-       {GlossaryOfVerdicts(), GlossaryOfAdapters(), GlossaryOfModels(), GlossaryOfFinalizers(),
+       {GlossaryOfVerdicts(), GlossaryOfAdapters(), GlossaryOfModels(), GlossaryOfDefects(), GlossaryOfFinalizers(),
         GlossaryOfOperations()}) {
     for (GlossaryEntry& entry : part) all.push_back(std::move(entry));
   }

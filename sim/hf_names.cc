@@ -75,10 +75,24 @@ std::vector<SubProjection> Gdn(const GatedDeltaNetConfig& config, const std::str
           Part("in_proj_b", fused, {4}), Part("in_proj_a", fused, {5})};
 }
 
+// DeepSeek's names; every packing is theirs.
+std::vector<SubProjection> Latent(const LatentAttentionConfig& config, const std::string& module) {
+  const int64_t rotary = config.qk_pos_emb_head_dim;
+  if (module == "linear_q_down_proj") return {{"q_a_proj", Range(config.q_lora_rank)}};
+  if (module == "linear_kv_down_proj")
+    return {{"kv_a_proj_with_mqa", Range(config.kv_lora_rank + rotary)}};
+  if (module == "linear_q_up_proj")
+    return {{"q_b_proj", Range(config.num_heads * (config.qk_head_dim + rotary))}};
+  if (module == "linear_kv_up_proj")
+    return {{"kv_b_proj", Range(config.num_heads * (config.qk_head_dim + config.v_head_dim))}};
+  if (module == "linear_proj") return {{"o_proj", Range(config.hidden)}};
+  return {};
+}
+
 std::vector<SubProjection> MlpParts(const MlpConfig& config, const std::string& module) {
   if (module == "linear_fc2") return {{"down_proj", Range(config.hidden)}};
   if (module != "linear_fc1") return {};
-  if (config.activation == MlpActivation::kLinear) return {{"up_proj", Range(config.ffn)}};
+  if (config.activation != MlpActivation::kSwiglu) return {{"up_proj", Range(config.ffn)}};
   DimExtent fused{
       .dim = Dim::kFfn, .units = config.ffn, .parts = {1, 1}, .packing = Packing::kPartMajor};
   return {Part("gate_proj", fused, {0}), Part("up_proj", fused, {1})};
@@ -100,6 +114,8 @@ std::optional<HfModule> HfModuleOf(const ModelConfig& model, const std::string& 
     result = {absl::StrCat("layers.", layer, ".mlp"), MlpParts(*config.mlp, path[4])};
   } else if (const auto* attention = std::get_if<SelfAttentionConfig>(&config.mixer)) {
     result = {absl::StrCat("layers.", layer, ".self_attn"), Attention(*attention, path[4])};
+  } else if (const auto* latent = std::get_if<LatentAttentionConfig>(&config.mixer)) {
+    result = {absl::StrCat("layers.", layer, ".self_attn"), Latent(*latent, path[4])};
   } else if (const auto* gdn = std::get_if<GatedDeltaNetConfig>(&config.mixer)) {
     result = {absl::StrCat("layers.", layer, ".linear_attn"), Gdn(*gdn, path[4])};
   }

@@ -145,16 +145,17 @@ TEST_P(BrokenFile, HasExactlyOneMistake) {
 
 std::vector<Broken> BrokenNames() {
   return {
-      Broken{"hidden: 8", "hiden: 8",
-             ":5:3: error: unknown field \"hiden\" of Model, expected vocab, hidden, layer, norm, "
-             "norm_eps, init_std, head, weights_file, add_bias_linear or max_position_embeddings; did "
-             "you mean \"hidden\"?"},
+      Broken{
+          "hidden: 8", "hiden: 8",
+          ":5:3: error: unknown field \"hiden\" of Model, expected vocab, hidden, layer, norm, "
+          "norm_eps, init_std, head, weights_file, add_bias_linear or max_position_embeddings; did "
+          "you mean \"hidden\"?"},
       Broken{"hidden: 8", "hidden: 8 max_position_embeddings: 3",
              ":5:13: error: max_position_embeddings: 3, expected at least one row for each of the "
              "data's 8 tokens; take 8"},
       Broken{"{ self_attention", "{ self_atention",
              ":7:11: error: unknown field \"self_atention\" of Layer, expected self_attention, "
-             "linear_attention or mlp; did you mean \"self_attention\"?"},
+             "linear_attention, multi_latent_attention or mlp; did you mean \"self_attention\"?"},
       Broken{"TOGGLE_AND_RESTORE", "TOGGLE_RESTORE",
              ":13:61: error: marks: unknown value TOGGLE_RESTORE, expected KEEP, "
              "TOGGLE_AND_RESTORE or LEAVE_OFF; did you mean \"TOGGLE_AND_RESTORE\"?"},
@@ -298,6 +299,13 @@ data { loss_on { to: inf } from_file: "none.safetensors" }
                   HasSubstr(":8:56: error: rank: 9, expected 0 to 4: the mesh has 5 ranks"),
                   HasSubstr(":9:18: error: to: inf, expected a finite number"),
                   HasSubstr(":9:28: error: from_file: ")));
+}
+
+// A defect below the roundings would be RIGHT in numbers and unknown to the proof.
+TEST_F(ScenarioReaderTest, AFactorThatRoundingsHideIsRefused) {
+  EXPECT_THAT(MistakesOf(std::string(kValid) +
+                         "defect { scale_gradient { param: \"*\" factor: 1.0000000000001 } }\n"),
+              ElementsAre(HasSubstr("error: factor: it differs from 1 by 9.99201e-14, which")));
 }
 
 TEST_F(ScenarioReaderTest, KnowsEveryMechanismOfTheSchema) {

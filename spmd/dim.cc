@@ -10,7 +10,7 @@ namespace sumonce {
 
 std::string_view Name(Dim dim) {
   static constexpr std::string_view kNames[kNumDims] = {"s", "b", "h", "g", "k", "f", "v", "r",
-                                                        "q", "j", "d", "t", "o", "i", "p"};
+                                                        "q", "j", "d", "t", "o", "i", "p", "l"};
   return kNames[static_cast<int>(dim)];
 }
 

@@ -29,8 +29,9 @@ enum class Dim : uint8_t {
   kOut,          // o: output features of a stand-alone linear layer
   kIn,           // i: input features of a stand-alone linear layer
   kPosition,     // p: rows of a learned position embedding
+  kLatent,       // l: entries of a low-rank latent (multi-latent attention)
 };
-inline constexpr int kNumDims = 15;
+inline constexpr int kNumDims = 16;
 std::string_view Name(Dim dim);  // one letter, as above
 
 using DimSet = uint32_t;

@@ -296,8 +296,9 @@ void CheckNorms(const Adapter& adapter, const Facts& facts, AdapterFindings& fin
   for (size_t i = 0; i < facts.size(); ++i) {
     const AdapterModule& module = adapter.modules[i];
     const auto scaling = ScalingOf(adapter.config, module);
-    if (!module.in_layer() || !facts[i].update_norm || *facts[i].update_norm == 0) continue;
-    families[module.family].push_back({i, std::log(*facts[i].update_norm * scaling.value_or(1))});
+    if (!module.in_layer() || !facts[i].update_norm) continue;
+    const double norm = *facts[i].update_norm * std::fabs(scaling.value_or(1));
+    if (norm > 0) families[module.family].push_back({i, std::log(norm)});
   }
   for (const auto& [family, norms] : families) {
     if (static_cast<int>(norms.size()) < kLeastLayersForNorms) continue;

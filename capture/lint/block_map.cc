@@ -66,6 +66,25 @@ std::string ModeOf(const MapContext& context, const std::string& path, GdnMode* 
   return "";
 }
 
+// A projection down: a cut weight, or a whole one.
+std::string DownProblem(const MapContext& context, const std::string& path, bool column) {
+  if (context.tree.KindAt(path) == ModuleKind::kLora)
+    return absl::StrCat(path, ": an adapter on a projection to a latent is not modelled");
+  return column ? LookAtLinear(context, path, LinearShape::kColumn).problem
+                : ReplicatedProblem(context, path);
+}
+
+LatentAttentionConfig SmallLatentAttention(int tp) {
+  return {.hidden = SizesFor(tp).hidden,
+          .num_heads = tp,
+          .q_lora_rank = 2 * tp,
+          .kv_lora_rank = 2 * tp,
+          .qk_head_dim = 2,
+          .qk_pos_emb_head_dim = 2 * tp,
+          .v_head_dim = 2,
+          .rope = {.rotary_dim = 2 * tp, .interleaved = true}};
+}
+
 // The core has no parameters; one of an unknown class is taken at its place's word.
 void AssumeCoreAttention(const MapContext& context, const std::string& path) {
   const std::string core = path + ".core_attention";
@@ -144,6 +163,40 @@ std::string MapGatedDeltaNet(const MapContext& context, const std::string& path,
   MapParam(context, path + ".conv1d", "bias", ours + ".conv1d.weight");
   MapParam(context, path, "A_log", ours + ".A_log");
   MapParam(context, path, "dt_bias", ours + ".dt_bias");
+  layer.mixer = config;
+  return "";
+}
+
+std::string MapLatentAttention(const MapContext& context, const std::string& path,
+                               const std::string& ours, bool norm_in_front,
+                               DecoderLayerConfig& layer) {
+  const auto at = [&](const char* name) { return Joined(path, name); };
+  if (!context.tree.Has(at("linear_q_down_proj")))
+    return absl::StrCat(path, " has no latent of the queries, which is not modelled");
+  if (!norm_in_front) return absl::StrCat(path, " has no norm in front of it");
+  LatentAttentionConfig config = SmallLatentAttention(context.tp);
+  const bool column = context.tree.KindAt(at("linear_kv_down_proj")) == ModuleKind::kColumnLinear;
+  if (column) config.down_projection = DownProjection::kColumnParallel;
+  config.standalone_norms = context.tree.Has(at("kv_layernorm"));
+  const LinearFacts q_up = LookAtLinear(context, at("linear_q_up_proj"), LinearShape::kColumn);
+  const LinearFacts kv_up = LookAtLinear(context, at("linear_kv_up_proj"), LinearShape::kColumn);
+  for (const std::string& problem :
+       {q_up.problem, kv_up.problem,
+        LookAtLinear(context, at("linear_proj"), LinearShape::kRow).problem,
+        DownProblem(context, at("linear_q_down_proj"), column),
+        DownProblem(context, at("linear_kv_down_proj"), column),
+        NormProblem(at("linear_q_up_proj"), q_up.norm, context.tree.Has(at("q_layernorm"))),
+        NormProblem(at("linear_kv_up_proj"), kv_up.norm, config.standalone_norms)}) {
+    if (!problem.empty()) return problem;
+  }
+  for (const char* name : {"linear_q_up_proj", "linear_kv_up_proj"})
+    MapLinear(context, at(name), Joined(ours, name), LinearShape::kColumn);
+  MapLinear(context, at("linear_proj"), ours + ".linear_proj", LinearShape::kRow);
+  for (const char* name : {"linear_q_down_proj", "linear_kv_down_proj"})
+    MapParam(context, at(name), "weight", Joined(ours, name) + ".weight");
+  for (const char* name : {"q_layernorm", "kv_layernorm"})
+    MapNorm(context, at(name), Joined(ours, name));
+  AssumeCoreAttention(context, path);
   layer.mixer = config;
   return "";
 }

@@ -24,6 +24,9 @@ std::string MapSelfAttention(const MapContext& context, const std::string& path,
 std::string MapGatedDeltaNet(const MapContext& context, const std::string& path,
                              const std::string& ours, bool norm_in_front,
                              DecoderLayerConfig& layer);
+std::string MapLatentAttention(const MapContext& context, const std::string& path,
+                               const std::string& ours, bool norm_in_front,
+                               DecoderLayerConfig& layer);
 std::string MapMlp(const MapContext& context, const std::string& path, const std::string& ours,
                    bool norm_in_front, DecoderLayerConfig& layer);
 

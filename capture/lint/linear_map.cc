@@ -38,7 +38,6 @@ std::string AttributeProblem(const MapContext& context, const std::string& path,
         Differs(path, attributes, "gather_output", false),
         Differs(path, attributes, "input_is_parallel", true),
         Differs(path, attributes, "is_expert", false),
-        Differs(path, attributes, "expert_parallel", false),
         Differs(path, attributes, "explicit_expert_comm", false),
         Differs(path, attributes, "allreduce_dgrad", context.tp > 1 && !sp)}) {
     if (!problem.empty()) return problem;

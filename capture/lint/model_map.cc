@@ -160,6 +160,8 @@ class Mapper {
       case ModuleKind::kGatedDeltaNet:
       case ModuleKind::kGatherGatedDeltaNet:
         return MapGatedDeltaNet(context_, path, ours, layer.input_layernorm, layer);
+      case ModuleKind::kMla:
+        return MapLatentAttention(context_, path, ours, layer.input_layernorm, layer);
       default:
         return NotModelled(path);
     }

@@ -90,12 +90,27 @@ void WriteMixer(const DecoderLayerConfig& layer, std::string& out) {
   }
 }
 
+void WriteLatentAttention(const LatentAttentionConfig& latent, std::string& out) {
+  absl::StrAppend(
+      &out, "    multi_latent_attention {\n      num_heads: ", latent.num_heads,
+      "\n      q_lora_rank: ", latent.q_lora_rank, "\n      kv_lora_rank: ", latent.kv_lora_rank,
+      "\n      qk_head_dim: ", latent.qk_head_dim,
+      "\n      qk_pos_emb_head_dim: ", latent.qk_pos_emb_head_dim,
+      "\n      v_head_dim: ", latent.v_head_dim, "\n",
+      latent.down_projection == DownProjection::kColumnParallel
+          ? "      down_projection: COLUMN_PARALLEL\n"
+          : "",
+      latent.standalone_norms ? "      standalone_norms: true\n" : "", "    }\n");
+}
+
 void WriteLayer(const DecoderLayerConfig& layer, std::string& out) {
   absl::StrAppend(&out, "  layer {\n");
   WriteMixer(layer, out);
+  if (const auto* latent = std::get_if<LatentAttentionConfig>(&layer.mixer))
+    WriteLatentAttention(*latent, out);
   if (layer.mlp) absl::StrAppend(&out, "    mlp { ffn: ", layer.mlp->ffn, " }\n");
-  const bool gdn = std::holds_alternative<GatedDeltaNetConfig>(layer.mixer);
-  if (layer.input_layernorm && !gdn) absl::StrAppend(&out, "    input_layernorm: true\n");
+  const bool attention = std::holds_alternative<SelfAttentionConfig>(layer.mixer);
+  if (layer.input_layernorm && attention) absl::StrAppend(&out, "    input_layernorm: true\n");
   if (layer.pre_mlp_layernorm) absl::StrAppend(&out, "    pre_mlp_layernorm: true\n");
   absl::StrAppend(&out, "  }\n");
 }

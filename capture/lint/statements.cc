@@ -167,7 +167,9 @@ class Stater {
   // is done below; other losses are the prover's own limits.
   ParamStatement& Lost(ParamStatement& statement, const State& state) {
     const Fault fault = state.lost ? state.lost : state.off;
-    statement.proof.operation = run_->tape->OperationName(fault.operation);
+    const auto ours = statements_.map.params.find(statement.proof.param);
+    if (ours != statements_.map.params.end())
+      statement.proof.operation = run_->proofs.at(ours->second).operation;
     statement.proof.reason = fault.reason;
     statement.proof.before = sumonce::Describe(state, finalizer_->mesh());
     if (fault.reason != kMixedUse) {

@@ -10,6 +10,7 @@ int64_t HiddenOf(const DecoderLayerConfig& config) {
   if (const auto* attention = std::get_if<SelfAttentionConfig>(&config.mixer))
     return attention->hidden;
   if (const auto* gdn = std::get_if<GatedDeltaNetConfig>(&config.mixer)) return gdn->hidden;
+  if (const auto* latent = std::get_if<LatentAttentionConfig>(&config.mixer)) return latent->hidden;
   return config.mlp ? config.mlp->hidden : 0;
 }
 
@@ -19,7 +20,8 @@ DecoderLayer::DecoderLayer(const Builder& builder, const DecoderLayerConfig& con
     : name_(builder.name()) {
   const Builder mixer = builder.Child("self_attention");
   const auto* gdn = std::get_if<GatedDeltaNetConfig>(&config.mixer);
-  if (config.input_layernorm || (gdn && gdn->decoupled_norm)) {
+  const auto* latent = std::get_if<LatentAttentionConfig>(&config.mixer);
+  if (config.input_layernorm || latent || (gdn && gdn->decoupled_norm)) {
     input_layernorm_ =
         std::make_unique<RmsNormLayer>(builder.Child("input_layernorm"), HiddenOf(config));
   }
@@ -28,6 +30,8 @@ DecoderLayer::DecoderLayer(const Builder& builder, const DecoderLayerConfig& con
   } else if (gdn) {
     gated_delta_net_ = std::make_unique<GatedDeltaNet>(mixer, *gdn);
     if (gdn->shared_norm) gated_delta_net_->ShareNorm(input_layernorm_.get());
+  } else if (latent) {
+    latent_attention_ = std::make_unique<LatentAttention>(mixer, *latent);
   }
   if (!config.mlp) return;
   if (config.pre_mlp_layernorm) {
@@ -39,14 +43,16 @@ DecoderLayer::DecoderLayer(const Builder& builder, const DecoderLayerConfig& con
 
 Value DecoderLayer::Forward(Tape& tape, Value x) {
   Tape::Scope scope(tape, name_);
-  if (attention_ || gated_delta_net_) x = Add(tape, x, Mixed(tape, x));
+  if (attention_ || gated_delta_net_ || latent_attention_) x = Add(tape, x, Mixed(tape, x));
   if (mlp_) x = Add(tape, x, MlpOf(tape, x));
   return x;
 }
 
 Value DecoderLayer::Mixed(Tape& tape, Value x) {
   if (input_layernorm_) x = input_layernorm_->Forward(tape, x);
-  return attention_ ? attention_->Forward(tape, x) : gated_delta_net_->Forward(tape, x);
+  if (attention_) return attention_->Forward(tape, x);
+  return latent_attention_ ? latent_attention_->Forward(tape, x)
+                           : gated_delta_net_->Forward(tape, x);
 }
 
 Value DecoderLayer::MlpOf(Tape& tape, Value x) {
@@ -57,6 +63,7 @@ Value DecoderLayer::MlpOf(Tape& tape, Value x) {
 void DecoderLayer::CollectModules(std::vector<ToggleableModule>& modules) {
   if (attention_) attention_->CollectModules(modules);
   if (gated_delta_net_) gated_delta_net_->CollectModules(modules);
+  if (latent_attention_) latent_attention_->CollectModules(modules);
   if (mlp_) mlp_->CollectModules(modules);
 }
 

@@ -69,6 +69,22 @@ void ColumnParallelLinear::CollectModules(std::vector<ToggleableModule>& modules
   if (lora_) lora_->CollectModules(modules);
 }
 
+ReplicatedLinear::ReplicatedLinear(const Builder& builder, const LinearConfig& config)
+    : name_(builder.name()),
+      weight_(&builder.Create("weight", ShardMap(WeightDims(config), {}), WeightInit(builder),
+                              SequenceParallelMarks(builder.config()))),
+      lora_(AdapterFor(builder, LoraAdapter::Target::kReplicated, config)) {}
+
+Value ReplicatedLinear::Forward(Tape& tape, Value x) {
+  Tape::Scope scope(tape, name_);
+  const Value y = Linear(tape, x, tape.Use(*weight_));
+  return lora_ ? Add(tape, y, lora_->Forward(tape, x)) : y;
+}
+
+void ReplicatedLinear::CollectModules(std::vector<ToggleableModule>& modules) {
+  if (lora_) lora_->CollectModules(modules);
+}
+
 RowParallelLinear::RowParallelLinear(const Builder& builder, const LinearConfig& config)
     : name_(builder.name()),
       path_(builder.path()),

@@ -42,6 +42,21 @@ class ColumnParallelLinear {
   std::unique_ptr<LoraAdapter> lora_;
 };
 
+// W whole on every rank, no communication: Transformer Engine's parallel_mode "duplicated" (the
+// down projections of multi-latent attention). Marked sequence_parallel with the configuration,
+// since it reads the rank's own tokens then.
+class ReplicatedLinear {
+ public:
+  ReplicatedLinear(const Builder& builder, const LinearConfig& config);  // `cut` is not looked at
+  Value Forward(Tape& tape, Value x);                           // x: [..., in...] -> [..., out...]
+  void CollectModules(std::vector<ToggleableModule>& modules);  // an adapter's factors
+
+ private:
+  std::string name_;
+  Param* weight_;
+  std::unique_ptr<LoraAdapter> lora_;
+};
+
 // W split by columns of the input over tp. The output is summed: reduce-scattered over s with
 // sequence parallelism, all-reduced without. The bias is added behind the sum and is marked
 // sequence_parallel.

@@ -27,19 +27,20 @@ LoraAdapter::LoraAdapter(const Builder& builder, Target target, const Dims& out,
       sequence_parallel_B_(builder.config().sequence_parallel) {
   const LayerConfig& config = builder.config();
   const Dims rank = {Plain(Dim::kLoraRank, config.lora.RankOf(builder.path()))};
-  const std::vector<ShardMap::Cut> over_tp = {{cut, Axis::kTp}};
-  const bool row = target == Target::kRow;
+  const bool row = target == Target::kRow, column = target == Target::kColumn;
+  const auto cuts = [&](bool cut_here) {
+    return cut_here ? std::vector<ShardMap::Cut>{{cut, Axis::kTp}} : std::vector<ShardMap::Cut>();
+  };
   // Kaiming-uniform with a = sqrt(5) over the unsharded fan-in; B starts at zero (PEFT).
   const Init init_A = {.kind = Init::Kind::kUniform, .scale = 1.0 / std::sqrt(double(Count(in)))};
   const Init init_B =
       config.lora.zero_init_B ? Init{.kind = Init::Kind::kZero} : Init{.scale = config.init_std};
-  lora_A_ = &builder.CreateTrainable(
-      "lora_A", ShardMap(Joined(rank, in), row ? over_tp : std::vector<ShardMap::Cut>()), init_A,
-      row ? ShardedMarks(1) : ReplicatedMarks(config));
-  lora_B_ = &builder.CreateTrainable(
-      "lora_B", ShardMap(Joined(out, rank), row ? std::vector<ShardMap::Cut>() : over_tp), init_B,
-      row ? ReplicatedMarks(config) : ShardedMarks(0));
-  (row ? lora_B_ : lora_A_)->replicated_lora = true;
+  lora_A_ = &builder.CreateTrainable("lora_A", ShardMap(Joined(rank, in), cuts(row)), init_A,
+                                     row ? ShardedMarks(1) : ReplicatedMarks(config));
+  lora_B_ = &builder.CreateTrainable("lora_B", ShardMap(Joined(out, rank), cuts(column)), init_B,
+                                     column ? ShardedMarks(0) : ReplicatedMarks(config));
+  lora_A_->replicated_lora = !row;
+  lora_B_->replicated_lora = !column;
 }
 
 Value LoraAdapter::Forward(Tape& tape, Value x) {

@@ -1,8 +1,8 @@
 // LoRA on a parallel linear layer: y = base(x) + scaling * B(A(x)) (Hu et al. 2021; sharding as
 // mcore-bridge's LoraParallelLinear). On a column target A is replicated and B split by rows; on a
-// row target A is split by columns and B replicated. The replicated factor's parameter is marked
-// sequence_parallel when sequence parallelism is on: without that mark nobody sums its gradient
-// over tp (the first founding case).
+// row target A is split by columns and B replicated; on a replicated target both are. The
+// replicated factor's parameter is marked sequence_parallel when sequence parallelism is on:
+// without that mark nobody sums its gradient over tp (the first founding case).
 #pragma once
 
 #include "layers/module.h"
@@ -11,7 +11,7 @@ namespace sumonce {
 
 class LoraAdapter {
  public:
-  enum class Target : uint8_t { kColumn, kRow };
+  enum class Target : uint8_t { kColumn, kRow, kReplicated };
 
   // `out`, `in`: the base layer's unsharded dimensions; `cut`: the dimension of theirs that tp
   // cuts.

@@ -29,6 +29,16 @@ void AddLayer(const Block& block, const DecoderLayerConfig& layer, std::vector<C
   if (const auto* gdn = std::get_if<GatedDeltaNetConfig>(&layer.mixer)) {
     cuts.push_back(UnitsOf(block.Child("linear_attention"), "num_key_heads", gdn->num_key_heads));
   }
+  if (const auto* latent = std::get_if<LatentAttentionConfig>(&layer.mixer)) {
+    const Block mixer = block.Child("multi_latent_attention");
+    cuts.push_back(UnitsOf(mixer, "num_heads", latent->num_heads));
+    if (latent->down_projection == DownProjection::kColumnParallel) {
+      cuts.push_back(UnitsOf(mixer, "q_lora_rank", latent->q_lora_rank));
+      cuts.push_back(
+          UnitsOf(mixer, "kv_lora_rank", latent->kv_lora_rank + latent->qk_pos_emb_head_dim));
+      cuts.back().field = "kv_lora_rank + qk_pos_emb_head_dim";
+    }
+  }
   if (layer.mlp) cuts.push_back(UnitsOf(block.Child("mlp"), "ffn", layer.mlp->ffn));
 }
 

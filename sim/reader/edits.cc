@@ -1,6 +1,7 @@
 // Defects and cures: proto/defect.proto, proto/cure.proto. One vocabulary, and the reader of each
 // kind in a table.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,8 @@ namespace sumonce {
 namespace {
 
 using Kind = GlobUse::Kind;
+
+constexpr double kLeastDefect = 1e-6;  // far above float64's roundings in any step that is run
 
 std::string ReadGlob(const Block& block, const char* field, Kind kind, Reading& reading) {
   const std::string glob = block.Text(field);
@@ -148,8 +151,14 @@ EditKind ReadPermute(const Block& block, Reading& reading) {
 EditKind ReadScale(const Block& block, Reading& reading) {
   if (!block.Given("factor"))
     block.Missing("scale_gradient has no factor, expected one: factor: 2");
+  const double factor = block.Number("factor", 2);
+  if (std::fabs(factor - 1) < kLeastDefect) {
+    block.Add("factor", absl::StrCat("factor: it differs from 1 by ", factor - 1,
+                                     ", which roundings hide; expected ", kLeastDefect,
+                                     " at least, such as 2 or 0.5"));
+  }
   return ScaleEdit{.param = ReadGlob(block, "param", Kind::kTrainable, reading),
-                   .factor = block.Number("factor", 2),
+                   .factor = factor,
                    .ranks = ReadRanks(block, reading)};
 }
 

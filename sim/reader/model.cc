@@ -76,6 +76,29 @@ GatedDeltaNetConfig ReadGatedDeltaNet(const Block& block, int64_t hidden) {
   return config;
 }
 
+LatentAttentionConfig ReadLatentAttention(const Block& block, int64_t hidden) {
+  LatentAttentionConfig config = {.hidden = hidden, .kv_lora_rank = 8};
+  const auto extent = [&](const char* field, int64_t& value) {
+    value = block.Int(field, value, 1, kMaxExtent);
+  };
+  extent("num_heads", config.num_heads);
+  extent("q_lora_rank", config.q_lora_rank);
+  extent("kv_lora_rank", config.kv_lora_rank);
+  extent("qk_head_dim", config.qk_head_dim);
+  extent("qk_pos_emb_head_dim", config.qk_pos_emb_head_dim);
+  extent("v_head_dim", config.v_head_dim);
+  config.qk_pos_emb_head_dim =
+      Multiple(block, "qk_pos_emb_head_dim", config.qk_pos_emb_head_dim, "a pair", 2);
+  config.rope.rotary_dim = config.qk_pos_emb_head_dim;
+  config.rope.base = block.Number("rope_theta", config.rope.base, 1);
+  config.down_projection = block.Choice("down_projection", config.down_projection,
+                                        {{"REPLICATED", DownProjection::kReplicated},
+                                         {"COLUMN_PARALLEL", DownProjection::kColumnParallel}});
+  config.standalone_norms = block.Flag("standalone_norms");
+  config.rotary_key_sum = block.Flag("rotary_key_sum");
+  return config;
+}
+
 MlpConfig ReadMlp(const Block& block, int64_t hidden) {
   MlpConfig config = {.hidden = hidden};
   config.ffn = block.Int("ffn", config.ffn, 1, kMaxExtent);
@@ -118,12 +141,16 @@ DecoderLayerConfig ReadLayer(const Block& block, Reading& reading) {
   const std::string mixer = block.Which("mixer");
   layer.mixer = std::monostate();
   if (mixer == "self_attention") layer.mixer = ReadAttention(block.Child(mixer), hidden);
+  if (mixer == "multi_latent_attention")
+    layer.mixer = ReadLatentAttention(block.Child(mixer), hidden);
   if (mixer == "linear_attention") layer.mixer = ReadGatedDeltaNet(block.Child(mixer), hidden);
   if (block.Given("mlp")) layer.mlp = ReadMlp(block.Child("mlp"), hidden);
   ReadNorms(block, layer);
   if (block.HasMistake() && (mixer.empty() || !layer.mlp)) reading.model_known = false;
   if (mixer.empty() && !layer.mlp) {
-    block.Missing("this layer is empty, expected self_attention, linear_attention or mlp");
+    block.Missing(
+        "this layer is empty, expected self_attention, linear_attention, multi_latent_attention or "
+        "mlp");
   }
   return layer;
 }

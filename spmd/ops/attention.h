@@ -7,9 +7,9 @@
 
 namespace sumonce {
 
-// q: [s, b, g, q, d]; k, v: [s, b, g, d]; result as q. Other dimensions or extents are
-// InvalidArgument. Linear in v; mixes s and d (d of q and k is summed inside the softmax); b, g and
-// q are free.
+// q: [s, b, g, q, d]; k: [s, b, g, d]; v: [s, b, g, d'], the entries of a value head being any
+// number; result [s, b, g, q, d']. Other dimensions or extents are InvalidArgument. Linear in v;
+// mixes s and d (d of q and k is summed inside the softmax); b, g and q are free.
 class AttentionOperation : public Operation {
  public:
   std::string_view name() const override { return "Attention"; }

@@ -1,6 +1,7 @@
 #include "spmd/ops/rope.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/math.h"
@@ -29,6 +30,12 @@ Tables MakeTables(const RopeOptions& options, int64_t positions) {
     }
   }
   return tables;
+}
+
+// The entries of x that pair i rotates.
+std::pair<int64_t, int64_t> PairOf(const RopeOptions& options, int64_t i) {
+  if (options.interleaved) return {2 * i, 2 * i + 1};
+  return {i, i + options.rotary_dim / 2};
 }
 
 // Calls head(cos, sin, offset) for each head of x [s, ..., d].
@@ -78,8 +85,9 @@ void RopeOperation::Forward(std::span<const Tensor> in, Tensor& out) const {
     const double* x = in[0].data() + offset;
     double* y = out.data() + offset;
     for (int64_t i = 0; i < half; ++i) {
-      y[i] = x[i] * cos[i] - x[i + half] * sin[i];
-      y[i + half] = x[i + half] * cos[i + half] + x[i] * sin[i + half];
+      const auto [a, b] = PairOf(options_, i);
+      y[i] = x[a] * cos[i] - x[b] * sin[i];
+      y[i + half] = x[b] * cos[i + half] + x[a] * sin[i + half];
     }
     std::copy(x + 2 * half, x + width, y + 2 * half);
   });
@@ -94,8 +102,9 @@ void RopeOperation::Backward(std::span<const Tensor>, const Tensor&, const Tenso
     const double* y_grad = grad_out.data() + offset;
     double* x_grad = grad_in[0].data() + offset;
     for (int64_t i = 0; i < half; ++i) {
-      x_grad[i] = y_grad[i] * cos[i] + y_grad[i + half] * sin[i + half];
-      x_grad[i + half] = y_grad[i + half] * cos[i + half] - y_grad[i] * sin[i];
+      const auto [a, b] = PairOf(options_, i);
+      x_grad[a] = y_grad[i] * cos[i] + y_grad[i + half] * sin[i + half];
+      x_grad[b] = y_grad[i + half] * cos[i + half] - y_grad[i] * sin[i];
     }
     std::copy(y_grad + 2 * half, y_grad + width, x_grad + 2 * half);
   });
@@ -108,19 +117,22 @@ Value Rope(Tape& tape, Value x, RopeOptions options) {
 void RegisterRope(OperationRegistry& registry) {
   const DimExtent s = Plain(Dim::kSequence, 6), g = Plain(Dim::kGroup, 6),
                   d = Plain(Dim::kHeadDim, 6);
-  RopeOptions whole, partial, given;
+  RopeOptions whole, partial, given, interleaved;
   whole.rotary_dim = 6;
   partial.rotary_dim = 2;
   partial.base = 100.0;
   given.rotary_dim = 2;
   given.cos = {1, 1, 2, 3, 0, 1, -1, 2, 2, 1, 1, -2};  // small integers: no rotation, but exact
   given.sin = {0, 1, 1, 1, -2, 1, 3, 0, 1, 2, -1, 1};
+  interleaved.rotary_dim = 6;
+  interleaved.interleaved = true;
   const auto rope = [](RopeOptions options) {
     return std::make_shared<RopeOperation>(std::move(options));
   };
   registry.Add("Rope", {{rope(whole), {{s, g, d}}},
                         {rope(partial), {{s, g, d}}},
-                        {rope(given), {{s, g, d}}, {}, true}});
+                        {rope(given), {{s, g, d}}, {}, true},
+                        {rope(interleaved), {{s, g, d}}}});
 }
 
 }  // namespace sumonce

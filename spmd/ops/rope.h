@@ -14,6 +14,9 @@ struct RopeOptions {
   // Given tables instead of computed ones (frameworks round theirs): row-major [positions,
   // rotary_dim], at least as many positions as x has. Both or neither.
   std::vector<double> cos, sin;
+  // Pairs (2i, 2i + 1) of x are rotated, the result laid out [firsts | seconds] as of the other
+  // form (Megatron's multi-latent attention, DeepSeek).
+  bool interleaved = false;
 };
 
 // x: [s, ..., d]; result as x. The position is the index along s, so it mixes s as well as d.

@@ -58,7 +58,21 @@ costs() {
   says out cost "cost: 1 call and 256 B a step more"
   echo '{}' >"$work/no_model.json"
   expect 4 "no model" "$sumonce" run lora/row_flag_missing --cost-model "$work/no_model.json"
-  says err "no model" "no cost model of sumonce bench --model-out"
+  says err "no model" "no_model.json: \"sumonce_cost_model\" is missing; expected a cost model of sumonce bench"
+  echo 'text' >"$work/no_model.json"
+  expect 4 "no model" "$sumonce" run lora/row_flag_missing --cost-model "$work/no_model.json"
+  says err "no model" "no_model.json: byte 2: no JSON; expected a cost model"
+  sed 's/"residual": [^,]*/"residual": "x"/' "$work/model.json" >"$work/no_model.json"
+  expect 4 "no model" "$sumonce" run lora/row_flag_missing --cost-model "$work/no_model.json"
+  says err "no model" "\"residual\": string is of another kind"
+  expect 0 "cost asked for by its ranks" "$sumonce" run lora/row_flag_missing --cost-ranks 1024
+  says out "cost asked for by its ranks" "cost: 1 call and 256 B a step more"
+  expect 4 "nodes" "$sumonce" run lora/row_flag_missing --cost-ranks 8 --node-ranks 3
+  says err "nodes" "--node-ranks 3: 8 ranks do not fill nodes of 3"
+  expect 4 "nodes" "$sumonce" bench --max 4K --repeats 3 --predict 12,13 --node-ranks 4
+  says err "nodes" "--node-ranks 4: 13 ranks do not fill nodes of 4"
+  expect 4 "ranks of a bench" "$sumonce" bench --max 4K --comm fake_nccl_tcp --ranks 16
+  says err "ranks of a bench" "fake_nccl_tcp can run 8 ranks here, and 16 are asked for"
   expect 4 "no size" "$sumonce" bench --max 4X
   says err "no size" "'4X': expected 1 byte to 64G"
 }

@@ -13,6 +13,7 @@
 #include "spmd/ops/rope.h"
 #include "spmd/ops/scale_by.h"
 #include "spmd/ops/take_parts.h"
+#include "spmd/ops/take_range.h"
 #include "trace/record/lowering_mixers.h"
 
 namespace sumonce::trace::record {
@@ -155,6 +156,23 @@ int LowerTakeParts(Graph& graph, const Application& at) {
   return Taken(graph, at.operands[0], at.dims[0], position, options.first, options.count);
 }
 
+int LowerTakeRange(Graph& graph, const Application& at) {
+  const TakeRangeOptions& options = OptionsOf<TakeRangeOperation>(at);
+  const int position = sumonce::Find(at.dims[0], options.dim);
+  return graph.Slice(at.operands[0], position, options.first, options.first + options.count);
+}
+
+// a and b side by side, b repeated along the dimensions that it lacks.
+int LowerJoinHead(Graph& graph, const Application& at) {
+  Extents repeated = ShapeOf(at.dims[0]), once = repeated;
+  repeated.back() = once.back() = at.dims[1].back().extent();
+  for (size_t d = 0; d + 1 < once.size(); ++d) {
+    if (sumonce::Find(at.dims[1], at.dims[0][d].dim) < 0) once[d] = 1;
+  }
+  const int b = graph.Expand(graph.View(at.operands[1], once), repeated);
+  return graph.Cat({at.operands[0], b}, LastOf(at));
+}
+
 int LowerSwiglu(Graph& graph, const Application& at) {
   int position = 0;
   while (at.dims[0][position] == at.declaration->result[position]) ++position;
@@ -181,9 +199,17 @@ int LowerRope(Graph& graph, const Application& at) {
     return graph.Outside(table, digest.Hex());
   };
   const int cos = tables("cos", options.cos), sin = tables("sin", options.sin);
-  const int first = graph.Slice(x, last, 0, half), second = graph.Slice(x, last, half, 2 * half);
+  int rotary = graph.Slice(x, last, 0, 2 * half);
+  if (options.interleaved) {  // pairs [.., half, 2] as [firsts | seconds]
+    Extents pairs = graph.shape(rotary);
+    pairs.back() = half;
+    pairs.push_back(2);
+    const int apart = graph.View(rotary, pairs);
+    rotary = graph.Cat({graph.Select(apart, last + 1, 0), graph.Select(apart, last + 1, 1)}, last);
+  }
+  const int first = graph.Slice(rotary, last, 0, half);
+  const int second = graph.Slice(rotary, last, half, 2 * half);
   const int turned = graph.Cat({graph.Times(second, -1), first}, last);
-  const int rotary = graph.Slice(x, last, 0, 2 * half);
   const int rotated = graph.Add(graph.Multiply(rotary, cos), graph.Multiply(turned, sin));
   if (2 * half == width) return rotated;
   return graph.Cat({rotated, graph.Slice(x, last, 2 * half, width)}, last);
@@ -203,6 +229,7 @@ const std::map<std::string_view, Lowering>& Lowerings() {
       {"GdnDecay", LowerGdnDecay},
       {"Gelu", LowerGelu},
       {"GeluTanh", LowerGelu},
+      {"JoinHead", LowerJoinHead},
       {"L2Norm", LowerL2Norm},
       {"Linear", LowerLinear},
       {"Log", LowerLog},
@@ -219,6 +246,7 @@ const std::map<std::string_view, Lowering>& Lowerings() {
       {"SumExp", LowerSumExp},
       {"Swiglu", LowerSwiglu},
       {"TakeParts", LowerTakeParts},
+      {"TakeRange", LowerTakeRange},
       {"Unfold", LowerUnfold},
   };
   return table;

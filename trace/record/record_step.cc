@@ -32,6 +32,12 @@ void Widen(DecoderLayerConfig& layer) {
     net->num_key_heads = Widened(net->num_key_heads);
     net->num_value_heads = values * net->num_key_heads;
   }
+  if (auto* latent = std::get_if<LatentAttentionConfig>(&layer.mixer)) {
+    const int64_t rotary = latent->qk_pos_emb_head_dim;
+    latent->num_heads = Widened(latent->num_heads);
+    latent->q_lora_rank = Widened(latent->q_lora_rank);
+    latent->kv_lora_rank = Widened(latent->kv_lora_rank + rotary) - rotary;
+  }
   if (layer.mlp) layer.mlp->ffn = Widened(layer.mlp->ffn);
 }
 
