@@ -104,6 +104,8 @@ double Widen(T value) {
 }
 double Widen(BFloat16 value) { return value.ToFloat(); }
 double Widen(Float16 value) { return value.ToDouble(); }
+double Widen(Float8E4M3 value) { return value.ToDouble(); }
+double Widen(Float8E5M2 value) { return value.ToDouble(); }
 
 template <typename Stored>
 void WidenAll(const char* bytes, double* values, int64_t count) {
@@ -114,7 +116,9 @@ void WidenAll(const char* bytes, double* values, int64_t count) {
   }
 }
 
-void WidenAll(DType dtype, const char* bytes, double* values, int64_t count) {
+}  // namespace
+
+void WidenElements(DType dtype, const char* bytes, double* values, int64_t count) {
   switch (dtype) {
     case DType::kFloat64:
       return WidenAll<double>(bytes, values, count);
@@ -130,10 +134,12 @@ void WidenAll(DType dtype, const char* bytes, double* values, int64_t count) {
       return WidenAll<int32_t>(bytes, values, count);
     case DType::kUint8:
       return WidenAll<uint8_t>(bytes, values, count);
+    case DType::kFloat8E4M3:
+      return WidenAll<Float8E4M3>(bytes, values, count);
+    case DType::kFloat8E5M2:
+      return WidenAll<Float8E5M2>(bytes, values, count);
   }
 }
-
-}  // namespace
 
 int64_t TensorInfo::count() const {
   int64_t count = 1;
@@ -187,7 +193,7 @@ absl::Status SafetensorsReader::ReadRange(const std::string& name, int64_t first
     if (!ReadBytes(file, bytes.data(), count * SizeOf(info.dtype))) {
       return Invalid(path_, "tensor ", internal::Quoted(name), " ends early: the file was changed");
     }
-    WidenAll(info.dtype, bytes.data(), values.data() + done, count);
+    WidenElements(info.dtype, bytes.data(), values.data() + done, count);
   }
   return absl::OkStatus();
 }

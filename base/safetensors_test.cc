@@ -181,9 +181,10 @@ TEST_F(SafetensorsTest, EveryDTypeIsWidened) {
   const std::string header =
       "{\"a\":" + Tensor("F16", "[1]", "[0,2]") + ",\"b\":" + Tensor("BF16", "[1]", "[2,4]") +
       ",\"c\":" + Tensor("I32", "[1]", "[4,8]") + ",\"d\":" + Tensor("I64", "[1]", "[8,16]") +
-      ",\"e\":" + Tensor("U8", "[2]", "[16,18]") + "}";
-  const std::string data("\x00\xc0\x80\x3f\xfe\xff\xff\xff\xfd\xff\xff\xff\xff\xff\xff\xff\x01\xff",
-                         18);
+      ",\"e\":" + Tensor("U8", "[2]", "[16,18]") + ",\"f\":" + Tensor("F8_E4M3", "[1]", "[18,19]") +
+      ",\"g\":" + Tensor("F8_E5M2", "[1]", "[19,20]") + "}";
+  const std::string data(
+      "\x00\xc0\x80\x3f\xfe\xff\xff\xff\xfd\xff\xff\xff\xff\xff\xff\xff\x01\xff\x38\xc0", 20);
   const auto reader =
       SafetensorsReader::Open(WriteBytes(Prefix(header.size()) + header + data)).value();
   EXPECT_THAT(reader.Read("a").value(), ElementsAre(-2));
@@ -191,6 +192,8 @@ TEST_F(SafetensorsTest, EveryDTypeIsWidened) {
   EXPECT_THAT(reader.Read("c").value(), ElementsAre(-2));
   EXPECT_THAT(reader.Read("d").value(), ElementsAre(-3));
   EXPECT_THAT(reader.Read("e").value(), ElementsAre(1, 255));
+  EXPECT_THAT(reader.Read("f").value(), ElementsAre(1));
+  EXPECT_THAT(reader.Read("g").value(), ElementsAre(-2));
 }
 
 TEST_F(SafetensorsTest, TensorsBeyondOneChunkKeepTheirOrder) {

@@ -1,5 +1,6 @@
 #include "capture/manifest.h"
 
+#include <algorithm>
 #include <limits>
 #include <set>
 
@@ -111,6 +112,20 @@ class ManifestBuilder {
       if (const auto coordinate = axis.Require("coordinate"))
         entry.coordinate = static_cast<int>(coordinate->Integer(0, entry.size - 1).value_or(0));
     }
+    CheckPlaces(*mesh, {"ep", "etp", "edp"});  // the dense factorisation of the world
+    CheckPlaces(*mesh, {"tp", "cp", "dp"});    // that of the experts
+  }
+
+  // One factorisation of the world must not have more places than there are ranks.
+  void CheckPlaces(const JsonField& mesh, const std::set<std::string>& other_axes) {
+    int64_t places = 1;
+    for (const auto& [name, axis] : manifest_.mesh) {
+      if (!other_axes.contains(name))
+        places = std::min(places * axis.size, kMaxInteger / kMaxRanks);
+    }
+    if (places <= manifest_.world_size) return;
+    mesh.Problem(absl::StrCat("has ", places, " places, but world_size is ", manifest_.world_size,
+                              "; the sizes multiply to it"));
   }
 
   void Groups() {

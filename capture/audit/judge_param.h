@@ -1,0 +1,80 @@
+// One parameter in one step: from what its numbers say and what is known of its class to what
+// follows. Without a reference the class is often open; then there is a conclusion for each class
+// that the evidence leaves.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "capture/audit/action.h"
+#include "capture/audit/class_hint.h"
+#include "capture/audit/geometry.h"
+#include "capture/audit/measure.h"
+#include "verify/verdict.h"
+
+namespace sumonce::capture {
+
+// What follows if the gradient was of this class before the finalizer.
+struct Conclusion {
+  GradClass grad_class = GradClass::kUnknown;
+  std::optional<Axis> complete_over;  // and if it was complete over this data axis, too
+  Outcome outcome = Outcome::kRight;
+  Mechanism mechanism = Mechanism::kNone;
+  std::optional<Axis> axis;
+  std::string coefficient;
+  std::optional<double> factor;
+  std::string action;
+  std::vector<std::string> evidence;
+
+  bool SameClass(const Conclusion& other) const {
+    return grad_class == other.grad_class && complete_over == other.complete_over;
+  }
+};
+
+struct ParamJudgement {
+  int64_t step = 1;
+  std::string shape;         // "[64, 8] float32"
+  bool no_evidence = false;  // zero on every rank
+  std::string no_statement;  // why nothing can be said: a missing file, shapes that differ
+  std::vector<Conclusion> conclusions;      // none if either of the two
+  std::vector<std::string> class_evidence;  // why these classes
+  std::vector<std::string> per_rank;
+  // The class is partial only because contributions differ, and nothing was summed: a gradient that
+  // arrives wrong would look the same.
+  bool by_difference_alone = false;
+  bool mixed_lines = false;    // some rows or columns complete, others partial
+  bool replicas_part = false;  // copies of one weight got different gradients
+  Likeness over_tensor = Likeness::kUnknown;
+  bool weights_drifted = false;        // copies of one weight differ before this step
+  bool weights_equal = false;          // known to be equal
+  std::vector<HolderFigures> figures;  // by holder
+};
+
+struct JudgeInputs {
+  const Step* step = nullptr;
+  const Step* previous = nullptr;
+  const ParamGeometry* geometry = nullptr;
+  MeasureOptions options;
+  const ClassHint* hint = nullptr;
+  bool first_step = true;  // the first captured one: weights there tell replicas from shards
+  std::optional<bool> replicated;  // known from an earlier step
+};
+
+// The error of reading a file.
+absl::StatusOr<ParamJudgement> JudgeParam(const JudgeInputs& inputs);
+
+// The word of a conclusion in a set of possibilities: "RIGHT" or its mechanism.
+std::string WordOf(const Conclusion& conclusion);
+
+// What a result is of the needed one, named by the group sizes: "tp", "1/dp", "tp^2", "0.3333".
+// `axes`, `sizes`: in order of preference.
+struct NamedFactor {
+  std::optional<Axis> axis;  // none: no power of one size
+  int exponent = 0;
+  std::string text;
+};
+NamedFactor NameFactor(double factor, const std::vector<Axis>& axes, const std::vector<int>& sizes);
+
+}  // namespace sumonce::capture
