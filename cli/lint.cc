@@ -1,5 +1,6 @@
 // sumonce lint: a real job's parameters before its first step, from a manifest.
 #include "capture/lint/lint.h"
+#include "capture/lint/scenario_text.h"
 
 #include <memory>
 
@@ -7,6 +8,7 @@
 #include "base/status.h"
 #include "cli/file_loop.h"
 #include "cli/report_loop.h"
+#include "cli/scenario_file.h"
 #include "cli/verb.h"
 #include "trace/prove_traces.h"
 
@@ -17,6 +19,7 @@ struct LintFlags {
   std::vector<std::string> manifests;
   std::string trace;
   std::string module_map;
+  std::string to_scenario;
   bool strict = false;
   OutputFlags output;
 };
@@ -42,6 +45,22 @@ absl::StatusOr<std::map<std::string, GradClass>> TracedClasses(const std::string
   return classes;
 }
 
+// The smallest scenario that shows what was found, written and run.
+int WriteScenario(const LintFlags& flags, const lint::LintOptions& options, Context& context) {
+  if (flags.manifests.size() != 1) {
+    return ComplainOf(absl::InvalidArgumentError(absl::StrCat(
+                          "--to-scenario: ", flags.manifests.size(), " manifests; name one")),
+                      context);
+  }
+  const auto manifests = capture::LoadManifests(flags.manifests[0]);
+  if (!manifests.ok()) return ComplainOf(manifests.status(), context);
+  const auto statements = lint::StateParameters(*manifests, options.state);
+  if (!statements.ok()) return ComplainOf(statements.status(), context);
+  const auto text = lint::ScenarioText(*statements, lint::FaultsOf(*statements), flags.manifests[0]);
+  if (!text.ok()) return ComplainOf(text.status(), context);
+  return WriteAndRun(*text, flags.to_scenario, flags.output, context);
+}
+
 int Lint(const LintFlags& flags, Context& context) {
   lint::LintOptions options{.state = {}, .strict = flags.strict};
   if (!flags.module_map.empty()) {
@@ -54,6 +73,7 @@ int Lint(const LintFlags& flags, Context& context) {
     if (!classes.ok()) return ComplainOf(classes.status(), context);
     options.state.traced = *std::move(classes);
   }
+  if (!flags.to_scenario.empty()) return WriteScenario(flags, options, context);
   const auto judge = [&](const std::string& path) -> absl::StatusOr<ScenarioResult> {
     SUMONCE_ASSIGN_OR_RETURN(ScenarioResult result, lint::Lint(path, options));
     result.reproduce = ReplayLine(flags, path, context);
@@ -75,6 +95,9 @@ VerbAction DeclareLint(CLI::App& app) {
       ->type_name("DIR");
   app.add_option("--module-map", flags->module_map,
                  "What the job's own modules are (textproto, proto/module_map.proto)")
+      ->type_name("FILE");
+  app.add_option("--to-scenario", flags->to_scenario,
+                 "Write the smallest scenario that shows the faults, and run it")
       ->type_name("FILE");
   app.add_flag("--strict", flags->strict, "Parameters of which nothing can be said are a failure");
   AddOutput(app, flags->output);

@@ -27,8 +27,7 @@ std::string WithoutCure(const ParamStatement& statement) {
     return "make the marks of all ranks equal";
   if (statement.proof.mechanism == Mechanism::kMixedUse ||
       statement.proof.mechanism == Mechanism::kUpstream)
-    return "no action of the finalizer is right: sum the partial use's gradient over tp in "
-           "backward";
+    return "no action of the finalizer is right";
   return "no mark makes it right under this version and configuration: the model has to hand on "
          "another gradient";
 }
@@ -78,24 +77,21 @@ void AddNormMiscount(const std::string& name, const ParamStatement& statement,
 }
 
 // One finding where the gradient goes wrong, the parameters below listed under it.
-void ListInheritors(std::vector<Finding>& findings) {
-  std::map<std::string, Verdict*> heads;  // by operation
-  for (Finding& finding : findings) {
-    if (finding.verdict.mechanism == Mechanism::kMixedUse && !finding.verdict.operation.empty())
-      heads.emplace(finding.verdict.operation, &finding.verdict);
-  }
+void ListInheritors(const Statements& statements, std::vector<Finding>& findings) {
+  std::map<std::string, Verdict*> heads;
+  for (Finding& finding : findings) heads[finding.verdict.param] = &finding.verdict;
   std::set<std::string> listed;
   for (const Finding& finding : findings) {
-    if (finding.verdict.mechanism != Mechanism::kUpstream) continue;
-    const auto head = heads.find(finding.verdict.operation);
-    if (head == heads.end()) continue;
-    head->second->affected.push_back(finding.verdict.param);
-    listed.insert(finding.verdict.param);
+    const std::string& name = finding.verdict.param;
+    const auto statement = statements.params.find(name);
+    if (statement == statements.params.end() || statement->second.head.empty()) continue;
+    const auto head = heads.find(statement->second.head);
+    if (head == heads.end() || head->first == name) continue;
+    head->second->affected.push_back(name);
+    listed.insert(name);
   }
-  std::erase_if(findings, [&](const Finding& finding) {
-    return finding.verdict.mechanism == Mechanism::kUpstream &&
-           listed.contains(finding.verdict.param);
-  });
+  std::erase_if(findings,
+                [&](const Finding& finding) { return listed.contains(finding.verdict.param); });
 }
 
 std::string OutcomeText(const Proof& proof) {
@@ -193,7 +189,7 @@ ScenarioResult LintStatements(const Statements& statements, const std::string& p
     if (outcome == Outcome::kWrong) result.findings.push_back(FindingOf(name, statement));
     if (outcome != Outcome::kNoStatement) AddNormMiscount(name, statement, result.findings);
   }
-  ListInheritors(result.findings);
+  ListInheritors(statements, result.findings);
   result.statements = UnknownLines(statements);
   result.statements.push_back(absl::StrCat(result.params_right, " RIGHT, ", result.findings.size(),
                                            " findings, ", unsaid, " NO_STATEMENT, ",

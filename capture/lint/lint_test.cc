@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "capture/folder.h"
+#include "capture/lint/class_hints.h"
 
 namespace sumonce::lint {
 namespace {
@@ -321,6 +322,42 @@ TEST_F(LintChanged, ClassesForTheAudit) {
   EXPECT_EQ(ClassesOf(StatementsOf("gdn-gamma-tp2-bug"))
                 .at("decoder.layers.0.self_attention.in_proj.layer_norm_weight"),
             GradClass::kComplete);
+}
+
+// The rotary key that nobody sums: one finding, at the projection whose rows do not fit together, and
+// what inherits it below; the norm that is summed by its name beside it.
+TEST(LintLatentAttention, OneFindingWithTheRowsThatInheritIt) {
+  const auto result = Lint(Capture("mla-te-sp-off-bug"), {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  std::vector<const Verdict*> gradients;
+  for (const Finding& finding : result->findings) {
+    if (finding.verdict.mechanism != Mechanism::kNormMiscount) gradients.push_back(&finding.verdict);
+  }
+  ASSERT_EQ(gradients.size(), 1u);
+  EXPECT_EQ(gradients[0]->param, "decoder.layers.1.self_attention.linear_kv_down_proj.weight");
+  EXPECT_EQ(gradients[0]->mechanism, Mechanism::kMixedUse);
+  EXPECT_EQ(gradients[0]->operation, "decoder.layers.1.self_attention.k_pos_emb/Copy#0");
+  EXPECT_EQ(gradients[0]->affected.size(), 13u);
+  EXPECT_EQ(ExpectedOf("mla-te-sp-off-bug").wrong.size(), 14u);
+  ASSERT_TRUE(result->findings[0].cure.has_value());
+  EXPECT_THAT(result->findings[0].cure->text,
+              HasSubstr("copy_to_tensor_model_parallel_region on it"));
+
+  const auto wrong = WrongOf(StatementsOf("mla-q-layernorm-sp-off-bug"));
+  EXPECT_EQ(wrong.at("decoder.layers.1.self_attention.q_layernorm.weight"), "DOUBLE_SUM");
+  EXPECT_EQ(wrong.at("decoder.layers.0.self_attention.linear_proj.weight"), "UPSTREAM");
+}
+
+TEST(LintLatentAttention, TheAuditsHintsNameRootAndHeirs) {
+  const capture::ClassHints hints = HintsOf(StatementsOf("mla-te-sp-off-bug"));
+  const auto& root = hints.at("decoder.layers.1.self_attention.linear_kv_down_proj.weight");
+  EXPECT_TRUE(root.upstream_root && root.mixed_use);
+  const auto& heir = hints.at("embedding.word_embeddings.weight");
+  EXPECT_FALSE(heir.upstream_root || heir.mixed_use);
+  EXPECT_EQ(heir.upstream, root.upstream);
+  const auto& right = hints.at("decoder.final_layernorm.weight");
+  EXPECT_EQ(right.grad_class, GradClass::kComplete);
+  EXPECT_EQ(right.upstream, "");
 }
 
 // mcore-bridge gathers the sequence from 1.6.2 on; before, in_proj gathers it itself.

@@ -139,6 +139,7 @@ class Mapper {
       MapMlpOf(path, ours, layer);
     }
     context_.map.scenario.model.layers.push_back(layer);
+    context_.map.layer_paths.push_back(path);
   }
 
   void MapMixer(const std::string& path, const std::string& ours, DecoderLayerConfig& layer) {
@@ -219,6 +220,15 @@ ModelMap MapModel(const Manifest& manifest, const ModuleTree& tree) {
   if (map.scenario.model.layers.empty() && map.params.empty())
     map.refused = "no TransformerBlock with layers was found: its modules are not known";
   return map;
+}
+
+std::string AsInManifest(const std::string& ours, const ModelMap& map) {
+  for (size_t i = 0; i < map.layer_paths.size(); ++i) {
+    const std::string prefix = absl::StrCat("decoder.layers.", i, ".");
+    if (ours.starts_with(prefix))
+      return absl::StrCat(map.layer_paths[i], ".", ours.substr(prefix.size()));
+  }
+  return ours;
 }
 
 std::string ReasonFor(const std::string& param, const ModelMap& map, const ModuleTree& tree) {

@@ -28,14 +28,18 @@ struct ModelMap {
   Scenario scenario;
   std::string refused;  // why nothing at all can be said; empty: something can
   std::map<std::string, std::string> params;  // of the manifest -> of the scenario's model
-  std::vector<std::string>
-      routers;  // weights that are used on the tokens as they lie (prove_alone.h)
+  std::vector<std::string> layer_paths;  // of the manifest, by the model's layers
+  // Weights that are used on the tokens as they lie (prove_alone.h).
+  std::vector<std::string> routers;
   std::vector<Unmodelled> unmodelled;
   std::vector<std::string> assumptions;  // sentences: "megatron-core 0.21 finalizes as 0.19"
 };
 
 // `tree` is of `manifest`, which speaks for all ranks.
 ModelMap MapModel(const capture::Manifest& manifest, const ModuleTree& tree);
+
+// A module or operation of the scenario's model under the manifest's names.
+std::string AsInManifest(const std::string& ours, const ModelMap& map);
 
 // Why a parameter has no place in the map: the unmodelled module that holds it, or its own module's
 // class.

@@ -195,7 +195,7 @@ std::string AxisText(const std::optional<Axis>& axis) {
 }
 
 void WriteExpectations(const Excerpt& excerpt, const Statements& statements, std::string& out) {
-  std::set<std::string> written;
+  std::set<std::string> written, sums;
   std::string cures;
   for (const auto& [name, statement] : statements.params) {
     const Proof& proof = statement.proof;
@@ -209,9 +209,16 @@ void WriteExpectations(const Excerpt& excerpt, const Statements& statements, std
                         ? absl::StrCat(" coefficient: ", Quoted(proof.coefficient))
                         : "",
                     " }\n");
+    if (!statement.head.empty()) sums.insert(statement.proof.operation);
     if (!statement.cure) continue;
     for (const MarkEdit& edit : statement.cure->edits)
       cures += MarkLine("cure", edit.set, kept, edit.mark);
+  }
+  for (const std::string& operation : sums) {
+    const size_t layer = operation.find(".self_attention");
+    absl::StrAppend(&cures, "cure { collective { operation: ",
+                    Quoted("decoder.layers.*" + operation.substr(layer)),
+                    " direction: BACKWARD map: SUM } }\n");
   }
   out += cures;
 }

@@ -169,7 +169,8 @@ class Stater {
     const Fault fault = state.lost ? state.lost : state.off;
     const auto ours = statements_.map.params.find(statement.proof.param);
     if (ours != statements_.map.params.end())
-      statement.proof.operation = run_->proofs.at(ours->second).operation;
+      statement.proof.operation =
+          AsInManifest(run_->proofs.at(ours->second).operation, statements_.map);
     statement.proof.reason = fault.reason;
     statement.proof.before = sumonce::Describe(state, finalizer_->mesh());
     if (fault.reason != kMixedUse) {
@@ -181,11 +182,45 @@ class Stater {
       if (ours == at && statement.head.empty()) statement.head = name;
     }
     statement.proof.outcome = Outcome::kWrong;
-    statement.proof.mechanism =
-        statement.head == statement.proof.param ? Mechanism::kMixedUse : Mechanism::kUpstream;
+    const bool own = ours != statements_.map.params.end() &&
+                     run_->proofs.at(ours->second).mechanism == Mechanism::kMixedUse;
+    statement.proof.mechanism = own ? Mechanism::kMixedUse : Mechanism::kUpstream;
     statement.proof.axis = Axis::kTp;
     statement.proof.coefficient = "none: a mixture";
+    if (ours != statements_.map.params.end())
+      statement.cure = SumInBackward(run_->proofs.at(ours->second).operation, ours->second);
     return statement;
+  }
+
+  // The missing sum put in where the partial gradient passed last, in every layer, and the proof run
+  // again: once for each operation.
+  std::optional<MarkCure> SumInBackward(const std::string& operation, const std::string& ours) {
+    if (operation.empty()) return std::nullopt;
+    auto [mended, added] = mended_.try_emplace(operation);
+    if (added) {
+      const std::vector<Edit> edits = {
+          {.kind = CollectiveEdit{.operation = InEveryLayer(operation),
+                                  .direction = Direction::kBackward,
+                                  .map = Map::kSum,
+                                  .ranks = {}},
+           .location = {}}};
+      mended->second = sumonce::Prove(statements_.map.scenario, edits);
+    }
+    const auto state = mended->second.before.find(ours);
+    if (state == mended->second.before.end() || state->second.lost || state->second.off)
+      return std::nullopt;
+    const std::string place = operation.substr(0, operation.find('/'));
+    return MarkCure{
+        .edits = {},
+        .text = absl::StrCat("sum the gradient of ", AsInManifest(place, statements_.map),
+                             " over tp in backward: copy_to_tensor_model_parallel_region on it, in "
+                             "every layer")};
+  }
+
+  static std::string InEveryLayer(const std::string& operation) {
+    constexpr std::string_view kLayers = "decoder.layers.";
+    if (!operation.starts_with(kLayers)) return operation;
+    return absl::StrCat("decoder.layers.*", operation.substr(operation.find('.', kLayers.size())));
   }
 
   // "sequence_parallel is set on rank 0 and not on rank 1": calls that do not match, or a sum that
@@ -244,6 +279,7 @@ class Stater {
   std::optional<ProofRun> run_;
   std::optional<ManifestFinalizer> finalizer_;
   std::map<std::string, State> targets_;
+  std::map<std::string, ProofRun> mended_;  // by operation
 };
 
 }  // namespace

@@ -23,9 +23,10 @@ struct StateOptions {
   std::map<std::string, GradClass> traced;
 };
 
-// Marks, or a switch of the configuration, that make a parameter right; tried on the states.
+// Marks that make a parameter right, a switch of the configuration, or a sum in the model; tried on
+// the states.
 struct MarkCure {
-  std::vector<MarkEdit> edits;  // none: the switch that `text` names
+  std::vector<MarkEdit> edits;  // none: what `text` names
   std::string text;             // "set sequence_parallel = True on <parameter>"
 };
 
@@ -39,7 +40,7 @@ struct ParamStatement {
   std::string needed;         // "SUM", "none", "none or AVG" over tp; "" where nothing is said
   std::string source;         // what the class comes from: "proof", "trace", "module map"
   std::string norm_miscount;  // how the gradient norm counts its copies wrongly; "": rightly
-  // UPSTREAM: the parameter at which uses that do not fit together meet; it is MIXED_USE itself.
+  // UPSTREAM, MIXED_USE: the parameter in whose gradient it first shows; all others inherit it.
   std::string head;
   std::optional<MarkCure> cure;
 };
