@@ -37,6 +37,8 @@ Finding FindingOf(const std::string& name, const ParamStatement& statement) {
   Verdict& verdict = finding.verdict;
   verdict.param = name;
   TakeOver(statement.proof, verdict);
+  verdict.shape = statement.shape;
+  verdict.rule = statement.rules;
   if (!statement.proof.reason.empty()) verdict.evidence.push_back(statement.proof.reason);
   if (!statement.module.empty()) verdict.evidence.push_back("held by " + statement.module);
   if (statement.source != "proof") verdict.evidence.push_back("class from " + statement.source);
@@ -63,6 +65,8 @@ void AddNormMiscount(const std::string& name, const ParamStatement& statement,
   finding.verdict.mechanism = Mechanism::kNormMiscount;
   finding.verdict.axis = Axis::kTp;
   finding.verdict.coefficient = statement.marks.tensor_model_parallel ? "tp" : "1/tp";
+  finding.verdict.shape = statement.shape;
+  finding.verdict.rule = statement.rules;
   finding.verdict.evidence = {statement.norm_miscount, "its gradient itself is right",
                               "held by " + statement.module};
   const bool wanted = !statement.marks.tensor_model_parallel;
@@ -103,24 +107,30 @@ std::string ClassText(GradClass grad_class) {
   return grad_class == GradClass::kUnknown ? "" : std::string(Name(grad_class));
 }
 
+// What is wrong comes first, what is right last.
+int Order(const ParamStatement& statement) {
+  if (statement.proof.outcome == Outcome::kWrong) return 0;
+  if (!statement.norm_miscount.empty()) return 1;
+  return statement.proof.outcome == Outcome::kNoStatement ? 2 : 3;
+}
+
 // Parameter kind x needed action x action that will happen.
 TextTable KindTable(const Statements& statements) {
-  using Key = std::tuple<std::string, std::string, std::string, std::string, std::string>;
+  using Key = std::tuple<int, std::string, std::string, std::string, std::string, std::string>;
   std::map<Key, int> counts;
   for (const auto& [name, statement] : statements.params) {
     const Proof& proof = statement.proof;
     const bool along_tp = !proof.axis || *proof.axis == Axis::kTp;
-    ++counts[{statement.kind, ClassText(statement.tp_class), statement.needed,
-              statement.needed.empty() ? ""
-              : along_tp               ? proof.action
-                                       : "",
-              OutcomeText(proof) + (statement.norm_miscount.empty() ? "" : ", NORM_MISCOUNT")}];
+    const std::string action = statement.needed.empty() || !along_tp ? "" : proof.action;
+    const char* norm = statement.norm_miscount.empty() ? "" : ", NORM_MISCOUNT";
+    ++counts[{Order(statement), statement.kind, ClassText(statement.tp_class), statement.needed,
+              action, OutcomeText(proof) + norm}];
   }
   TextTable table{.title = "over tp, by kind of parameter",
                   .columns = {"kind", "count", "class", "needed", "action", "verdict"},
                   .rows = {}};
   for (const auto& [key, count] : counts) {
-    const auto& [kind, grad_class, needed, action, verdict] = key;
+    const auto& [order, kind, grad_class, needed, action, verdict] = key;
     table.rows.push_back({kind, absl::StrCat(count), grad_class, needed, action, verdict});
   }
   return table;

@@ -37,7 +37,13 @@ std::string FindPreset(const Manifest& manifest, ModelMap& map) {
   return "";
 }
 
+constexpr int64_t kMaxRanks = int64_t{1} << 20;
+constexpr size_t kMaxLayers = 1024;
+
 std::string MeshProblem(const Manifest& manifest) {
+  const int64_t ranks = int64_t{manifest.AxisSize("tp")} * manifest.AxisSize("dp");
+  if (ranks > kMaxRanks)
+    return absl::StrCat("tp times dp is ", ranks, ", expected at most ", kMaxRanks);
   for (const char* axis : {"cp", "pp"}) {
     if (manifest.AxisSize(axis) > 1) {
       return absl::StrCat(axis, " is ", manifest.AxisSize(axis), ": ",
@@ -81,6 +87,10 @@ class Mapper {
     const std::string prefix = block.substr(0, block.size() - std::string("decoder").size());
     MapEnds(block, prefix);
     const std::vector<std::string> layers = tree_.Children(block + ".layers");
+    if (layers.size() > kMaxLayers) {
+      context_.map.refused = absl::StrCat(layers.size(), " layers, expected at most ", kMaxLayers);
+      return;
+    }
     for (const std::string& layer : layers) MapLayer(absl::StrCat(block, ".layers.", layer));
   }
 

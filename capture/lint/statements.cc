@@ -10,6 +10,7 @@
 #include "capture/lint/cures.h"
 #include "capture/lint/prove_alone.h"
 #include "capture/lint/prove_manifest.h"
+#include "capture/lint/upstream.h"
 #include "verify/judge.h"
 
 namespace sumonce::lint {
@@ -72,6 +73,7 @@ class Stater {
       statements_.params[name] = StatementOf(name, param);
     }
     if (run_) statements_.conditions = run_->conditions;
+    mended_.reset();
     return std::move(statements_);
   }
 
@@ -83,6 +85,7 @@ class Stater {
       return;
     }
     finalizer_.emplace(*run_, statements_.map.scenario);
+    mended_.emplace(statements_.map);
     for (const Param& param : run_->model->params().all())
       targets_[param.name] = param.shards.Target(*run_->mesh);
   }
@@ -92,8 +95,12 @@ class Stater {
     statement.kind = PatternOf(name);
     statement.module = tree_.ClassAt(tree_.OwnerOf(name));
     statement.marks = MarksOf(merged_, param);
+    statement.shape = absl::StrCat("[", absl::StrJoin(param.shape, ", "), "] ", param.dtype);
     statement.proof.param = name;
     if (!statements_.refused.empty()) return Unsaid(statement, statements_.refused);
+    std::vector<std::string> rules = finalizer_->Claims(name, statement.marks);
+    std::erase(rules, "");
+    statement.rules = absl::StrJoin(rules, ", ");
     const std::optional<ParamState> state = StateOf(name, statement);
     if (!state) return statement;
     if (state->before.lost || state->before.off) return Lost(statement, state->before);
@@ -167,60 +174,50 @@ class Stater {
   // is done below; other losses are the prover's own limits.
   ParamStatement& Lost(ParamStatement& statement, const State& state) {
     const Fault fault = state.lost ? state.lost : state.off;
-    const auto ours = statements_.map.params.find(statement.proof.param);
-    if (ours != statements_.map.params.end())
-      statement.proof.operation =
-          AsInManifest(run_->proofs.at(ours->second).operation, statements_.map);
     statement.proof.reason = fault.reason;
     statement.proof.before = sumonce::Describe(state, finalizer_->mesh());
-    if (fault.reason != kMixedUse) {
-      statement.proof.outcome = Outcome::kNoStatement;
-      return statement;
-    }
-    const std::string at = ParamAt(*run_, fault.operation);
-    for (const auto& [name, ours] : statements_.map.params) {
-      if (ours == at && statement.head.empty()) statement.head = name;
-    }
+    statement.proof.outcome = Outcome::kNoStatement;
+    const auto ours = statements_.map.params.find(statement.proof.param);
+    if (ours == statements_.map.params.end()) return statement;
+    const Proof& proof = run_->proofs.at(ours->second);
+    statement.proof.operation = AsInManifest(proof.operation, statements_.map);
+    if (fault.reason != kMixedUse) return statement;
+    const State* mended = mended_->StateOf(proof.operation, ours->second);
+    if (mended && OwnFault(statement, {*mended, targets_[ours->second]})) return statement;
     statement.proof.outcome = Outcome::kWrong;
-    const bool own = ours != statements_.map.params.end() &&
-                     run_->proofs.at(ours->second).mechanism == Mechanism::kMixedUse;
-    statement.proof.mechanism = own ? Mechanism::kMixedUse : Mechanism::kUpstream;
+    statement.proof.mechanism =
+        proof.mechanism == Mechanism::kMixedUse ? Mechanism::kMixedUse : Mechanism::kUpstream;
     statement.proof.axis = Axis::kTp;
     statement.proof.coefficient = "none: a mixture";
-    if (ours != statements_.map.params.end())
-      statement.cure = SumInBackward(run_->proofs.at(ours->second).operation, ours->second);
+    statement.head = HeadOf(fault);
+    if (mended) statement.cure = MarkCure{.edits = {}, .text = mended_->Says(proof.operation)};
     return statement;
   }
 
-  // The missing sum put in where the partial gradient passed last, in every layer, and the proof run
-  // again: once for each operation.
-  std::optional<MarkCure> SumInBackward(const std::string& operation, const std::string& ours) {
-    if (operation.empty()) return std::nullopt;
-    auto [mended, added] = mended_.try_emplace(operation);
-    if (added) {
-      const std::vector<Edit> edits = {
-          {.kind = CollectiveEdit{.operation = InEveryLayer(operation),
-                                  .direction = Direction::kBackward,
-                                  .map = Map::kSum,
-                                  .ranks = {}},
-           .location = {}}};
-      mended->second = sumonce::Prove(statements_.map.scenario, edits);
-    }
-    const auto state = mended->second.before.find(ours);
-    if (state == mended->second.before.end() || state->second.lost || state->second.off)
-      return std::nullopt;
-    const std::string place = operation.substr(0, operation.find('/'));
-    return MarkCure{
-        .edits = {},
-        .text = absl::StrCat("sum the gradient of ", AsInManifest(place, statements_.map),
-                             " over tp in backward: copy_to_tensor_model_parallel_region on it, in "
-                             "every layer")};
+  // What would be wrong even if its gradient arrived right: a fault of its own.
+  bool OwnFault(ParamStatement& statement, const ParamState& mended) {
+    const std::string name = statement.proof.param;
+    const Proof own = finalizer_->Finalized(name, statement.marks, mended, finalizer_->config());
+    if (own.outcome != Outcome::kWrong) return false;
+    const std::string operation = statement.proof.operation;
+    statement.proof = own;
+    statement.proof.reason = absl::StrCat("besides, its gradient arrives wrong from ", operation);
+    statement.tp_class =
+        ClassOf(mended.before, finalizer_->sound_scale(), Axis::kTp, finalizer_->mesh());
+    statement.needed = NeededFor(statement.tp_class);
+    statement.cure = FindCure(*finalizer_, name, statement, mended);
+    return true;
   }
 
-  static std::string InEveryLayer(const std::string& operation) {
-    constexpr std::string_view kLayers = "decoder.layers.";
-    if (!operation.starts_with(kLayers)) return operation;
-    return absl::StrCat("decoder.layers.*", operation.substr(operation.find('.', kLayers.size())));
+  // The manifest's parameter whose use the fault was raised at.
+  const std::string& HeadOf(const Fault& fault) {
+    const auto [head, added] = heads_.try_emplace(fault.operation);
+    const std::string at = added ? ParamAt(*run_, fault.operation) : "";
+    if (at.empty()) return head->second;
+    for (const auto& [name, ours] : statements_.map.params) {
+      if (ours == at) head->second = name;
+    }
+    return head->second;
   }
 
   // "sequence_parallel is set on rank 0 and not on rank 1": calls that do not match, or a sum that
@@ -279,7 +276,8 @@ class Stater {
   std::optional<ProofRun> run_;
   std::optional<ManifestFinalizer> finalizer_;
   std::map<std::string, State> targets_;
-  std::map<std::string, ProofRun> mended_;  // by operation
+  std::optional<MendedProofs> mended_;
+  std::map<int, std::string> heads_;  // by operation
 };
 
 }  // namespace

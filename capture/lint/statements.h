@@ -34,8 +34,10 @@ struct MarkCure {
 struct ParamStatement {
   std::string kind;    // "decoder.layers.*.self_attention.linear_proj.lora_B.default.weight"
   std::string module;  // class of the module that holds it
-  Marks marks;         // as found
-  Proof proof;         // class, action and verdict along tp, or along the axis at fault
+  std::string shape;   // "[64, 8] float32", the rank's own
+  std::string rules;  // of the finalizer that claim it: "data_parallel_mean, sequence_parallel_sum"
+  Marks marks;        // as found
+  Proof proof;        // class, action and verdict along tp, or along the axis at fault
   GradClass tp_class = GradClass::kUnknown;  // what it holds over tp before the finalizer
   std::string needed;         // "SUM", "none", "none or AVG" over tp; "" where nothing is said
   std::string source;         // what the class comes from: "proof", "trace", "module map"
