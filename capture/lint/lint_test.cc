@@ -324,14 +324,15 @@ TEST_F(LintChanged, ClassesForTheAudit) {
             GradClass::kComplete);
 }
 
-// The rotary key that nobody sums: one finding, at the projection whose rows do not fit together, and
-// what inherits it below; the norm that is summed by its name beside it.
+// The rotary key that nobody sums: one finding, at the projection whose rows do not fit together,
+// and what inherits it below; the norm that is summed by its name beside it.
 TEST(LintLatentAttention, OneFindingWithTheRowsThatInheritIt) {
   const auto result = Lint(Capture("mla-te-sp-off-bug"), {});
   ASSERT_TRUE(result.ok()) << result.status();
   std::vector<const Verdict*> gradients;
   for (const Finding& finding : result->findings) {
-    if (finding.verdict.mechanism != Mechanism::kNormMiscount) gradients.push_back(&finding.verdict);
+    if (finding.verdict.mechanism != Mechanism::kNormMiscount)
+      gradients.push_back(&finding.verdict);
   }
   ASSERT_EQ(gradients.size(), 1u);
   EXPECT_EQ(gradients[0]->param, "decoder.layers.1.self_attention.linear_kv_down_proj.weight");

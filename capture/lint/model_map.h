@@ -28,7 +28,7 @@ struct ModelMap {
   Scenario scenario;
   std::string refused;  // why nothing at all can be said; empty: something can
   std::map<std::string, std::string> params;  // of the manifest -> of the scenario's model
-  std::vector<std::string> layer_paths;  // of the manifest, by the model's layers
+  std::vector<std::string> layer_paths;       // of the manifest, by the model's layers
   // Weights that are used on the tokens as they lie (prove_alone.h).
   std::vector<std::string> routers;
   std::vector<Unmodelled> unmodelled;
