@@ -342,7 +342,7 @@ TEST(LintLatentAttention, OneFindingWithTheRowsThatInheritIt) {
   EXPECT_EQ(ExpectedOf("mla-te-sp-off-bug").wrong.size(), 14u);
   ASSERT_TRUE(result->findings[0].cure.has_value());
   EXPECT_THAT(result->findings[0].cure->text,
-              HasSubstr("copy_to_tensor_model_parallel_region on it"));
+              HasSubstr("over tp in backward (copy_to_tensor_model_parallel_region), in every"));
 
   const auto wrong = WrongOf(StatementsOf("mla-q-layernorm-sp-off-bug"));
   EXPECT_EQ(wrong.at("decoder.layers.1.self_attention.q_layernorm.weight"), "DOUBLE_SUM");

@@ -231,8 +231,9 @@ void WriteExpectations(const Excerpt& excerpt, const Statements& statements, std
       if (proof.outcome == Outcome::kRight) continue;
       WriteExpectation(proof, "", out);
     } else {
-      if (proof.mechanism != Mechanism::kMixedUse) proof.mechanism = Mechanism::kUpstream;
-      WriteExpectation(proof, proof.operation, out);
+      const bool own = proof.mechanism == Mechanism::kMixedUse;
+      if (!own) proof.mechanism = Mechanism::kUpstream;
+      WriteExpectation(proof, own ? "" : proof.operation, out);
       sums.insert(proof.operation);
     }
     if (!statement.cure) continue;
