@@ -49,6 +49,16 @@ SubProjection Queries(const SelfAttentionConfig& config, const DimExtent& fused)
 
 std::vector<SubProjection> Attention(const SelfAttentionConfig& config, const std::string& module) {
   if (module == "linear_proj") return {{"o_proj", Range(config.hidden)}};
+  if (module == "linear_q") {
+    const int64_t heads = config.num_query_groups * config.heads_per_group;
+    return {{"q_proj", Range(heads * config.head_dim * (config.output_gate ? 2 : 1))}};
+  }
+  if (module == "linear_kv") {
+    const DimExtent kv{.dim = Dim::kGroup,
+                       .units = config.num_query_groups,
+                       .parts = {config.head_dim, config.head_dim}};
+    return {Part("k_proj", kv, {0}), Part("v_proj", kv, {1})};
+  }
   if (module != "linear_qkv") return {};
   const int64_t queries = config.heads_per_group * config.head_dim;
   DimExtent fused{.dim = Dim::kGroup, .units = config.num_query_groups};
@@ -60,7 +70,6 @@ std::vector<SubProjection> Attention(const SelfAttentionConfig& config, const st
 
 std::vector<SubProjection> Gdn(const GatedDeltaNetConfig& config, const std::string& module) {
   if (module == "out_proj") return {{"out_proj", Range(config.hidden)}};
-  if (module != "in_proj") return {};
   const int64_t values = config.num_value_heads / config.num_key_heads;
   DimExtent fused{.dim = Dim::kKeyHead, .units = config.num_key_heads};
   fused.parts = {config.key_head_dim,
@@ -71,6 +80,20 @@ std::vector<SubProjection> Gdn(const GatedDeltaNetConfig& config, const std::str
                  values};
   fused.packing =
       config.packing == GdnPacking::kMegatron ? Packing::kPartMajor : Packing::kUnitMajor;
+  const auto parts = [&](size_t first, size_t end) {
+    DimExtent some = fused;
+    some.parts.assign(fused.parts.begin() + first, fused.parts.begin() + end);
+    return some;
+  };
+  if (module == "in_proj_qkvz") {
+    const DimExtent qkvz = parts(0, 4);
+    return {Part("in_proj_qkv", qkvz, {0, 1, 2}), Part("in_proj_z", qkvz, {3})};
+  }
+  if (module == "in_proj_ba") {
+    const DimExtent ba = parts(4, 6);
+    return {Part("in_proj_b", ba, {0}), Part("in_proj_a", ba, {1})};
+  }
+  if (module != "in_proj") return {};
   return {Part("in_proj_qkv", fused, {0, 1, 2}), Part("in_proj_z", fused, {3}),
           Part("in_proj_b", fused, {4}), Part("in_proj_a", fused, {5})};
 }

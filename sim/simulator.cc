@@ -57,6 +57,7 @@ class RankRun {
     SUMONCE_ASSIGN_OR_RETURN(
         comms_, GroupComms::Create(*world, *mesh_,
                                    {mesh_->GroupOf(Axis::kTp), mesh_->GroupOf(Axis::kDp),
+                                    mesh_->GroupOf(Axis::kKvCopy),
                                     mesh_->GroupOf({Axis::kDp, Axis::kTp}, "tp_dp")}));
     return absl::OkStatus();
   }
@@ -218,6 +219,11 @@ std::string DigestOf(const RunRecord& record) {
 ModelConfig EffectiveModel(const Scenario& scenario) {
   ModelConfig config = scenario.model;
   config.common.sequence_parallel = scenario.sequence_parallel && scenario.mesh.tp > 1;
+  for (DecoderLayerConfig& layer : config.layers) {
+    auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer);
+    if (attention && attention->num_query_groups < scenario.mesh.tp)
+      attention->regime = attention->kv_copies ? KvRegime::kCopies : KvRegime::kSlices;
+  }
   return config;
 }
 
@@ -262,7 +268,8 @@ SimResult SimulateHere(const Scenario& scenario, std::span<const Edit> edits, co
   const std::vector<int> recorded = RecordedSteps(scenario);
   std::unique_ptr<CallRecorder> recorder;
   if (options.now_us)
-    recorder = std::make_unique<CallRecorder>(world_size, RecorderOptions{options.now_us, options.calls_begin_us});
+    recorder = std::make_unique<CallRecorder>(
+        world_size, RecorderOptions{options.now_us, options.calls_begin_us});
   const bool own_processes = (*transport)->processes != nullptr;
   result.status =
       (*transport)

@@ -30,8 +30,9 @@ enum class Dim : uint8_t {
   kIn,           // i: input features of a stand-alone linear layer
   kPosition,     // p: rows of a learned position embedding
   kLatent,       // l: entries of a low-rank latent (multi-latent attention)
+  kKeyEntry,     // e: entries of a key, of a recurrent state [.., e, d]
 };
-inline constexpr int kNumDims = 16;
+inline constexpr int kNumDims = 17;
 std::string_view Name(Dim dim);  // one letter, as above
 
 using DimSet = uint32_t;

@@ -55,6 +55,7 @@ void MissingSum(const Verdict& verdict, std::vector<Candidate>& candidates) {
         {SetMark(verdict.param, Mark::kSequenceParallel, true, When::kAfterBackward)});
   }
   candidates.push_back({AddRule(verdict.param, axis)});
+  if (axis == Axis::kTp) candidates.push_back({AddRule(verdict.param, Axis::kKvCopy)});
 }
 
 void DoubleSum(const Verdict& verdict, std::vector<Candidate>& candidates) {
@@ -136,8 +137,12 @@ std::vector<Candidate> CandidatesFor(const Verdict& verdict) {
   std::vector<Candidate> candidates;
   switch (verdict.mechanism) {
     case Mechanism::kMissingSum:
+      MissingSum(verdict, candidates);
+      Both(verdict, candidates);
+      break;
     case Mechanism::kUnsummedShare:
       MissingSum(verdict, candidates);
+      Averaged(verdict, candidates);
       Both(verdict, candidates);
       break;
     case Mechanism::kDoubleSum:

@@ -39,6 +39,7 @@ std::vector<std::string> Conditions(const Scenario& scenario, const ParamStore& 
     }
   }
   if (scenario.sequence_parallel) conditions.push_back("tp divides s");
+  if (scenario.mesh.kv > 0) conditions.push_back("tp is a multiple of the key-value groups");
   if (scenario.loss == LossMode::kMeanOfCells) {
     conditions.push_back(
         "mean of cells: equals the global token mean only where every cell counts equally many "
@@ -175,6 +176,10 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
   BatchInputs inputs;
   inputs.sequence = scenario.data.sequence;
   inputs.batch = scenario.data.micro_batch * scenario.mesh.dp;
+  inputs.sequence_starts = StartsOf(scenario.data);
+  // The mask is a constant of whatever values, laid out like what it multiplies.
+  if (config.common.lora.dropout > 0)
+    inputs.keeps = [](const std::string&, int64_t) { return true; };
   run.tape->Backward(run.model->Forward(*run.tape, inputs, run.sound_scale));
   for (const auto& effect : effects.all()) effect->OnBackwardDone(run.model->params());
   for (const auto& effect : effects.all()) {

@@ -2,7 +2,7 @@
 
 #include "spmd/collectives.h"
 #include "spmd/ops/attention.h"
-#include "spmd/ops/join_head.h"
+#include "spmd/ops/concat.h"
 #include "spmd/ops/take_parts.h"
 #include "spmd/ops/take_range.h"
 #include "spmd/ops/unfold.h"
@@ -44,24 +44,25 @@ std::unique_ptr<RmsNormLayer> LatentNorm(const Builder& builder, std::string_vie
                                         SequenceParallelMarks(builder.config()));
 }
 
-}  // namespace
-
-LatentAttention::Down LatentAttention::MakeDown(const Builder& builder,
-                                                const LatentAttentionConfig& config, int64_t rows) {
+std::unique_ptr<LinearModule> DownProj(const Builder& builder, const LatentAttentionConfig& config,
+                                       int64_t rows) {
   const LinearConfig linear = {.out = {Plain(Dim::kLatent, rows)},
                                .in = {Plain(Dim::kHidden, config.hidden)},
                                .cut = Dim::kLatent};
-  if (config.down_projection == DownProjection::kReplicated)
-    return std::make_unique<ReplicatedLinear>(builder, linear);
-  return std::make_unique<ColumnParallelLinear>(builder, linear);
+  if (config.down_projection == DownProjection::kColumnParallel)
+    return std::make_unique<ColumnParallelLinear>(builder, linear);
+  return std::make_unique<ReplicatedLinear>(builder, linear,
+                                            SequenceParallelMarks(builder.config()));
 }
+
+}  // namespace
 
 LatentAttention::LatentAttention(const Builder& builder, const LatentAttentionConfig& config)
     : name_(builder.name()),
       config_(config),
       sequence_parallel_(builder.config().sequence_parallel),
-      q_down_(MakeDown(builder.Child("linear_q_down_proj"), config, config.q_lora_rank)),
-      kv_down_(MakeDown(builder.Child("linear_kv_down_proj"), config,
+      q_down_(DownProj(builder.Child("linear_q_down_proj"), config, config.q_lora_rank)),
+      kv_down_(DownProj(builder.Child("linear_kv_down_proj"), config,
                         config.kv_lora_rank + config.qk_pos_emb_head_dim)),
       q_layernorm_(LatentNorm(builder, "q_layernorm", config.standalone_norms, config.q_lora_rank)),
       kv_layernorm_(
@@ -73,25 +74,24 @@ LatentAttention::LatentAttention(const Builder& builder, const LatentAttentionCo
 Value LatentAttention::Forward(Tape& tape, Value x) {
   Tape::Scope scope(tape, name_);
   const Value q = Queries(tape, x);
-  const Value kv = DownProjected(tape, kv_down_, x);
+  const Value kv = DownProjected(tape, *kv_down_, x);
   Value latent = TakeRange(tape, kv, {.dim = Dim::kLatent, .count = config_.kv_lora_rank});
   if (config_.down_projection == DownProjection::kColumnParallel) latent = OwnTokens(tape, latent);
   if (kv_layernorm_) latent = kv_layernorm_->Forward(tape, latent);
   const Value heads = kv_up_.Forward(tape, latent);
   const Value plain = Part(tape, heads, 0, {Plain(Dim::kHeadDim, config_.qk_head_dim)});
   const Value v = Part(tape, heads, 1, {Plain(Dim::kHeadDim, config_.v_head_dim)});
-  const Value k = JoinHead(tape, plain, Rope(tape, RotaryKey(tape, kv), config_.rope));
-  return linear_proj_.Forward(tape, CoreAttention(tape, q, k, v));
+  const Value k = Concat(tape, plain, Rotated(tape, RotaryKey(tape, kv)), Dim::kHeadDim);
+  return linear_proj_.Forward(tape, CoreAttention(tape, q, k, v, tape.pass.sequence_starts));
 }
 
 // A column-parallel projection's output is gathered whole again; in backward each rank takes its
 // own part, as if the gradient were complete on every one
 // (gather_from_tensor_model_parallel_region).
-Value LatentAttention::DownProjected(Tape& tape, Down& down, Value x) {
-  if (auto* replicated = std::get_if<std::unique_ptr<ReplicatedLinear>>(&down))
-    return (*replicated)->Forward(tape, x);
-  const Value shard = std::get<std::unique_ptr<ColumnParallelLinear>>(down)->Forward(tape, x);
-  return AllGather(tape, shard, Axis::kTp, Dim::kLatent, GatherGrad::kSplit);
+Value LatentAttention::DownProjected(Tape& tape, LinearModule& down, Value x) {
+  const Value latent = down.Forward(tape, x);
+  if (config_.down_projection == DownProjection::kReplicated) return latent;
+  return AllGather(tape, latent, Axis::kTp, Dim::kLatent, GatherGrad::kSplit);
 }
 
 Value LatentAttention::OwnTokens(Tape& tape, Value gathered) {
@@ -99,13 +99,19 @@ Value LatentAttention::OwnTokens(Tape& tape, Value gathered) {
 }
 
 Value LatentAttention::Queries(Tape& tape, Value x) {
-  Value latent = DownProjected(tape, q_down_, x);
+  Value latent = DownProjected(tape, *q_down_, x);
   if (config_.down_projection == DownProjection::kColumnParallel) latent = OwnTokens(tape, latent);
   if (q_layernorm_) latent = q_layernorm_->Forward(tape, latent);
   const Value heads = q_up_.Forward(tape, latent);
   const Value plain = Part(tape, heads, 0, OneQuery(config_.qk_head_dim));
   const Value rotary = Part(tape, heads, 1, OneQuery(config_.qk_pos_emb_head_dim));
-  return JoinHead(tape, plain, Rope(tape, rotary, config_.rope));
+  return Concat(tape, plain, Rotated(tape, rotary), Dim::kHeadDim);
+}
+
+Value LatentAttention::Rotated(Tape& tape, Value x) const {
+  RopeOptions rope = config_.rope;
+  rope.starts = tape.pass.sequence_starts;
+  return Rope(tape, x, std::move(rope));
 }
 
 // One key for all heads. Where it is not gathered over the sequence, what enters the heads' region
@@ -133,8 +139,8 @@ Value LatentAttention::Part(Tape& tape, Value projected, int part, const Dims& i
 }
 
 void LatentAttention::CollectModules(std::vector<ToggleableModule>& modules) {
-  for (Down* down : {&q_down_, &kv_down_})
-    std::visit([&](auto& linear) { linear->CollectModules(modules); }, *down);
+  q_down_->CollectModules(modules);
+  kv_down_->CollectModules(modules);
   q_up_.CollectModules(modules);
   kv_up_.CollectModules(modules);
   linear_proj_.CollectModules(modules);

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <memory>
-#include <variant>
 
 #include "layers/linear/parallel_linear.h"
 #include "layers/module.h"
@@ -47,20 +46,17 @@ class LatentAttention {
   void CollectModules(std::vector<ToggleableModule>& modules);
 
  private:
-  using Down =
-      std::variant<std::unique_ptr<ReplicatedLinear>, std::unique_ptr<ColumnParallelLinear>>;
-  static Down MakeDown(const Builder& builder, const LatentAttentionConfig& config, int64_t rows);
-  Value DownProjected(Tape& tape, Down& down,
-                      Value x);                 // [s, b, l]: s cut only where down is whole
-  Value OwnTokens(Tape& tape, Value gathered);  // as x lies
-  Value Queries(Tape& tape, Value x);           // [s, b, g, q, d]
-  Value RotaryKey(Tape& tape, Value kv);        // [s, b, d], on all tokens
+  Value DownProjected(Tape& tape, LinearModule& down, Value x);  // [s, b, l], s as `down` leaves it
+  Value OwnTokens(Tape& tape, Value gathered);                   // as x lies
+  Value Queries(Tape& tape, Value x);                            // [s, b, g, q, d]
+  Value RotaryKey(Tape& tape, Value kv);                         // [s, b, d], on all tokens
+  Value Rotated(Tape& tape, Value x) const;
   Value Part(Tape& tape, Value projected, int part, const Dims& inner) const;
 
   std::string name_;
   LatentAttentionConfig config_;
   bool sequence_parallel_;
-  Down q_down_, kv_down_;
+  std::unique_ptr<LinearModule> q_down_, kv_down_;
   std::unique_ptr<RmsNormLayer> q_layernorm_, kv_layernorm_;
   ColumnParallelLinear q_up_, kv_up_;
   RowParallelLinear linear_proj_;

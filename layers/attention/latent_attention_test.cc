@@ -90,7 +90,7 @@ void ExpectRanksMatch(const std::string& file, bool sequence_parallel) {
   }
 }
 
-TEST(LatentAttention, RanksMatchThoseOfMegatron) {
+TEST(LatentAttention, MatchesGoldenOnRanks) {
   ExpectRanksMatch("mla_attention_tp2", /*sequence_parallel=*/false);
   ExpectRanksMatch("mla_attention_tp2_sp", /*sequence_parallel=*/true);
 }

@@ -26,6 +26,10 @@ DecoderLayer::DecoderLayer(const Builder& builder, const DecoderLayerConfig& con
         std::make_unique<RmsNormLayer>(builder.Child("input_layernorm"), HiddenOf(config));
   }
   if (const auto* attention = std::get_if<SelfAttentionConfig>(&config.mixer)) {
+    if (attention->regime == KvRegime::kCopies && attention->layer_norm) {
+      input_layernorm_ =
+          std::make_unique<RmsNormLayer>(builder.Child("input_layernorm"), attention->hidden);
+    }
     attention_ = std::make_unique<SelfAttention>(mixer, *attention);
   } else if (gdn) {
     gated_delta_net_ = std::make_unique<GatedDeltaNet>(mixer, *gdn);

@@ -44,6 +44,7 @@ SelfAttentionConfig ReadAttention(const Block& block, int64_t hidden) {
   config.rope.base = block.Number("rope_theta", config.rope.base, 1);
   config.qk_layernorm = block.Flag("qk_layernorm");
   config.output_gate = block.Flag("output_gate");
+  config.kv_copies = block.Flag("kv_copies");
   return config;
 }
 
@@ -60,13 +61,20 @@ GatedDeltaNetConfig ReadGatedDeltaNet(const Block& block, int64_t hidden) {
   extent("conv_kernel_dim", config.conv_kernel_dim);
   config.num_value_heads = Multiple(block, "num_value_heads", config.num_value_heads,
                                     "num_key_heads", config.num_key_heads);
-  config.mode =
-      block.Choice("mode", config.mode,
-                   {{"UPSTREAM", GdnMode::kUpstream}, {"GATHER_REGION", GdnMode::kGatherRegion}});
+  config.mode = block.Choice("mode", config.mode,
+                             {{"UPSTREAM", GdnMode::kUpstream},
+                              {"GATHER_REGION", GdnMode::kGatherRegion},
+                              {"REPLICA_SCATTERED", GdnMode::kReplicaScattered},
+                              {"REPLICA_DIVIDED", GdnMode::kReplicaDivided}});
+
   config.packing = block.Choice(
       "packing", config.packing,
       {{"MEGATRON", GdnPacking::kMegatron}, {"PER_KEY_HEAD", GdnPacking::kPerKeyHead}});
-  config.decoupled_norm = block.Flag("decoupled_norm");
+  config.decoupled_projections = block.Flag("decoupled_projections");
+  config.conv_bias = block.Flag("conv_bias");
+  config.chunk_size = block.Int("chunk_size", 0, 1, kMaxExtent);
+  config.decoupled_norm =
+      block.Flag("decoupled_norm") || config.decoupled_projections || IsReplica(config.mode);
   config.shared_norm = block.Flag("shared_norm");
   if (config.shared_norm && !config.decoupled_norm) {
     block.Add("shared_norm",
@@ -186,6 +194,10 @@ void ReadModel(const Block& root, Reading& reading) {
   }
   for (const Block& layer : layers) model.layers.push_back(ReadLayer(layer, reading));
   if (block.Flag("add_bias_linear")) AddBiases(model);
+  model.embedding_output = block.Choice("embedding_output", model.embedding_output,
+                                        {{"REDUCE_SCATTERED", EmbeddingOutput::kReduceScattered},
+                                         {"SCATTERED", EmbeddingOutput::kScattered},
+                                         {"DIVIDED", EmbeddingOutput::kDivided}});
   model.max_positions = block.Int("max_position_embeddings", 0, 1, kMaxExtent);
 }
 

@@ -48,13 +48,13 @@ void AddScaled(double factor, const double* from, int64_t count, double* to) {
   for (int64_t i = 0; i < count; ++i) to[i] += factor * from[i];
 }
 
-// The attention of position t to positions 0..t.
+// The attention of position t to positions begin..t.
 std::vector<double> Probabilities(const AttentionHead& head, const double* q, const double* k,
-                                  int64_t t) {
+                                  int64_t begin, int64_t t) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(head.query.width));
-  std::vector<double> p(t + 1);
-  for (int64_t j = 0; j <= t; ++j) {
-    p[j] = scale * Dot(q + head.query.at(t), k + head.key.at(j), head.query.width);
+  std::vector<double> p(t + 1 - begin);
+  for (int64_t j = begin; j <= t; ++j) {
+    p[j - begin] = scale * Dot(q + head.query.at(t), k + head.key.at(j), head.query.width);
   }
   const double greatest = *std::max_element(p.begin(), p.end());
   double sum = 0;
@@ -85,6 +85,7 @@ absl::StatusOr<Declaration> AttentionOperation::Declare(std::span<const Dims> op
         "Attention: q ", Describe(q), ", k ", Describe(operands[1]), ", v ", Describe(operands[2]),
         " must be [s, b, g, q, d], [s, b, g, d], [s, b, g, d], v's d of any extent"));
   }
+  SUMONCE_RETURN_IF_ERROR(CheckStarts(name(), starts_, q.front().extent()));
   Declaration declaration;
   declaration.result = q;
   declaration.result.back() = operands[2].back();
@@ -95,12 +96,13 @@ absl::StatusOr<Declaration> AttentionOperation::Declare(std::span<const Dims> op
 
 void AttentionOperation::Forward(std::span<const Tensor> in, Tensor& out) const {
   const int64_t width = out.dims().back().extent();
+  const std::vector<int64_t> begins = BeginOfEach(starts_, out.dims().front().extent());
   ForEachAttentionHead(in[0].dims(), width, [&](const AttentionHead& head) {
     for (int64_t t = 0; t < head.positions; ++t) {
-      const std::vector<double> p = Probabilities(head, in[0].data(), in[1].data(), t);
+      const std::vector<double> p = Probabilities(head, in[0].data(), in[1].data(), begins[t], t);
       double* row = out.data() + head.result.at(t);
-      for (int64_t j = 0; j <= t; ++j) {
-        AddScaled(p[j], in[2].data() + head.value.at(j), width, row);
+      for (int64_t j = begins[t]; j <= t; ++j) {
+        AddScaled(p[j - begins[t]], in[2].data() + head.value.at(j), width, row);
       }
     }
   });
@@ -110,29 +112,32 @@ void AttentionOperation::Forward(std::span<const Tensor> in, Tensor& out) const 
 void AttentionOperation::Backward(std::span<const Tensor> in, const Tensor& out,
                                   const Tensor& grad_out, std::span<Tensor> grad_in) const {
   const int64_t values = out.dims().back().extent(), width = in[0].dims().back().extent();
+  const std::vector<int64_t> begins = BeginOfEach(starts_, out.dims().front().extent());
   ForEachAttentionHead(in[0].dims(), values, [&](const AttentionHead& head) {
     const double scale = 1.0 / std::sqrt(static_cast<double>(width));
     for (int64_t t = 0; t < head.positions; ++t) {
-      const std::vector<double> p = Probabilities(head, in[0].data(), in[1].data(), t);
+      const int64_t begin = begins[t];
+      const std::vector<double> p = Probabilities(head, in[0].data(), in[1].data(), begin, t);
       const int64_t query = head.query.at(t);
       const double* row_grad = grad_out.data() + head.result.at(t);
       const double mean = Dot(row_grad, out.data() + head.result.at(t), values);  // Σ p p̄
-      for (int64_t j = 0; j <= t; ++j) {
+      for (int64_t j = begin; j <= t; ++j) {
         const int64_t key = head.key.at(j), value = head.value.at(j);
         const double score_grad =
-            scale * p[j] * (Dot(row_grad, in[2].data() + value, values) - mean);
+            scale * p[j - begin] * (Dot(row_grad, in[2].data() + value, values) - mean);
         if (!grad_in[0].empty())
           AddScaled(score_grad, in[1].data() + key, width, grad_in[0].data() + query);
         if (!grad_in[1].empty())
           AddScaled(score_grad, in[0].data() + query, width, grad_in[1].data() + key);
-        if (!grad_in[2].empty()) AddScaled(p[j], row_grad, values, grad_in[2].data() + value);
+        if (!grad_in[2].empty())
+          AddScaled(p[j - begin], row_grad, values, grad_in[2].data() + value);
       }
     }
   });
 }
 
-Value CoreAttention(Tape& tape, Value q, Value k, Value v) {
-  return tape.Run(std::make_shared<AttentionOperation>(), {q, k, v});
+Value CoreAttention(Tape& tape, Value q, Value k, Value v, SequenceStarts starts) {
+  return tape.Run(std::make_shared<AttentionOperation>(std::move(starts)), {q, k, v});
 }
 
 void RegisterAttention(OperationRegistry& registry) {
@@ -146,6 +151,8 @@ void RegisterAttention(OperationRegistry& registry) {
                                {s, b, g, Plain(Dim::kHeadDim, 2)},
                                {s, b, g, Plain(Dim::kHeadDim, 2)}}},
                              {attention, {{s, one, g, q, d}, {s, one, g, d}, {s, one, g, d}}},
+                             {std::make_shared<AttentionOperation>(SequenceStarts{0, 2}),
+                              {{s, one, g, q, d}, {s, one, g, d}, {s, one, g, d}}},
                              // Values of another width than keys.
                              {attention,
                               {{s, one, g, Plain(Dim::kHeadInGroup, 1), d},

@@ -44,9 +44,11 @@ void ForEachHead(const RopeOptions& options, const Dims& dims, Head head) {
   const int64_t positions = dims.front().extent(), width = dims.back().extent();
   const int64_t row = Count(dims) / positions;
   const Tables tables = MakeTables(options, positions);
+  const std::vector<int64_t> begins = BeginOfEach(options.starts, positions);
   for (int64_t position = 0; position < positions; ++position) {
-    const double* cos = tables.cos.data() + position * options.rotary_dim;
-    const double* sin = tables.sin.data() + position * options.rotary_dim;
+    const int64_t at = position - (options.cos.empty() ? begins[position] : 0);
+    const double* cos = tables.cos.data() + at * options.rotary_dim;
+    const double* sin = tables.sin.data() + at * options.rotary_dim;
     for (int64_t i = 0; i < row; i += width) head(cos, sin, position * row + i);
   }
 }
@@ -72,6 +74,7 @@ absl::StatusOr<Declaration> RopeOperation::Declare(std::span<const Dims> operand
     return absl::InvalidArgumentError(absl::StrCat(
         "Rope: x ", Describe(x), " has more positions than the ", rows, " of the given tables"));
   }
+  SUMONCE_RETURN_IF_ERROR(CheckStarts("Rope", options_.starts, x.front().extent()));
   Declaration declaration;
   declaration.result = x;
   declaration.linear = Linear(0);
@@ -117,13 +120,15 @@ Value Rope(Tape& tape, Value x, RopeOptions options) {
 void RegisterRope(OperationRegistry& registry) {
   const DimExtent s = Plain(Dim::kSequence, 6), g = Plain(Dim::kGroup, 6),
                   d = Plain(Dim::kHeadDim, 6);
-  RopeOptions whole, partial, given, interleaved;
+  RopeOptions whole, partial, given, interleaved, packed;
   whole.rotary_dim = 6;
   partial.rotary_dim = 2;
   partial.base = 100.0;
   given.rotary_dim = 2;
   given.cos = {1, 1, 2, 3, 0, 1, -1, 2, 2, 1, 1, -2};  // small integers: no rotation, but exact
   given.sin = {0, 1, 1, 1, -2, 1, 3, 0, 1, 2, -1, 1};
+  packed.rotary_dim = 6;
+  packed.starts = {0, 4};
   interleaved.rotary_dim = 6;
   interleaved.interleaved = true;
   const auto rope = [](RopeOptions options) {
@@ -132,7 +137,8 @@ void RegisterRope(OperationRegistry& registry) {
   registry.Add("Rope", {{rope(whole), {{s, g, d}}},
                         {rope(partial), {{s, g, d}}},
                         {rope(given), {{s, g, d}}, {}, true},
-                        {rope(interleaved), {{s, g, d}}}});
+                        {rope(interleaved), {{s, g, d}}},
+                        {rope(packed), {{s, g, d}}}});
 }
 
 }  // namespace sumonce

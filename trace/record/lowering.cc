@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/digest.h"
 #include "base/status.h"
+#include "spmd/ops/concat.h"
 #include "spmd/ops/dot.h"
 #include "spmd/ops/gated_norm.h"
 #include "spmd/ops/l2_norm.h"
@@ -49,6 +50,10 @@ int LowerAdd(Graph& graph, const Application& at) {
 }
 int LowerSubtract(Graph& graph, const Application& at) {
   return graph.Subtract(at.operands[0], at.operands[1]);
+}
+
+int LowerProduct(Graph& graph, const Application& at) {
+  return graph.Multiply(at.operands[0], at.operands[1]);
 }
 
 int LowerDot(Graph& graph, const Application& at) {
@@ -163,14 +168,16 @@ int LowerTakeRange(Graph& graph, const Application& at) {
 }
 
 // a and b side by side, b repeated along the dimensions that it lacks.
-int LowerJoinHead(Graph& graph, const Application& at) {
+int LowerConcat(Graph& graph, const Application& at) {
+  const Dim dim = static_cast<const ConcatOperation*>(at.operation)->dim();
+  const int position = sumonce::Find(at.dims[0], dim);
   Extents repeated = ShapeOf(at.dims[0]), once = repeated;
-  repeated.back() = once.back() = at.dims[1].back().extent();
-  for (size_t d = 0; d + 1 < once.size(); ++d) {
+  repeated[position] = once[position] = at.dims[1][sumonce::Find(at.dims[1], dim)].extent();
+  for (int d = 0; d < position; ++d) {
     if (sumonce::Find(at.dims[1], at.dims[0][d].dim) < 0) once[d] = 1;
   }
   const int b = graph.Expand(graph.View(at.operands[1], once), repeated);
-  return graph.Cat({at.operands[0], b}, LastOf(at));
+  return graph.Cat({at.operands[0], b}, position);
 }
 
 int LowerSwiglu(Graph& graph, const Application& at) {
@@ -223,17 +230,19 @@ const std::map<std::string_view, Lowering>& Lowerings() {
       {"AddBias", LowerAddBias},
       {"Attention", LowerAttention},
       {"CausalConv", LowerCausalConv},
+      {"Concat", LowerConcat},
       {"DeltaRule", LowerDeltaRule},
       {"Dot", LowerDot},
       {"GatedNorm", LowerGatedNorm},
       {"GdnDecay", LowerGdnDecay},
       {"Gelu", LowerGelu},
       {"GeluTanh", LowerGelu},
-      {"JoinHead", LowerJoinHead},
       {"L2Norm", LowerL2Norm},
       {"Linear", LowerLinear},
       {"Log", LowerLog},
       {"MaxOver", LowerMaxOver},
+      {"Product", LowerProduct},
+      {"Regroup", LowerUnfold},
       {"RmsNorm", LowerRmsNorm},
       {"Rope", LowerRope},
       {"ScaleBy", LowerScaleBy},
