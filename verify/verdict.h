@@ -40,6 +40,10 @@ struct Verdict {
   std::vector<std::string> evidence;    // sentences
   std::vector<std::string> affected;    // UPSTREAM: the parameters listed under it
   std::vector<Mechanism> consequences;  // REPLICA_DRIFT, EXPORT_DIFFERS: what follows from it
+  // Where the evidence leaves several: "RIGHT" and mechanisms, and the one more thing that would
+  // decide.
+  std::vector<std::string> possible;
+  std::string decides;
 };
 
 // What the proof says of one parameter.
@@ -123,6 +127,8 @@ struct ScenarioResult {
   std::vector<RankTable> tables;
   std::vector<TextTable> text_tables;
   int params_right = 0;
+  std::vector<Verdict> undecided;  // NO_STATEMENT that counts neither way: see Verdict::possible
+  int params_without_evidence = 0;
   bool internal_error = false;  // numbers and proof disagree, a broken invariant
   std::string digest;
   double elapsed_us = 0;

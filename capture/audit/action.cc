@@ -191,13 +191,6 @@ class ActionFinder {
     return std::nullopt;
   }
 
-  Axis DataAxis() const {
-    for (size_t i = geometry_.data_axes.size(); i-- > 0;) {
-      if (geometry_.data_axes[i] > 1) return geometry_.data_axis_names[i];
-    }
-    return geometry_.expert ? Axis::kEdp : Axis::kDp;
-  }
-
   // The reduction over data, whether the tensor axis was summed or not.
   void AlongData() {
     if (geometry_.data == 1) return;
@@ -206,9 +199,9 @@ class ActionFinder {
       groups.emplace_back();
       for (int d = 0; d < geometry_.data; ++d) groups.back().push_back(h + d);
     }
-    AddTemplates(groups, SummedOver(false), DataAxis(), false);
+    AddTemplates(groups, SummedOver(false), geometry_.data_axis, false);
     if (actions_.empty() && geometry_.tensor > 1)
-      AddTemplates(groups, SummedOver(true), DataAxis(), true);
+      AddTemplates(groups, SummedOver(true), geometry_.data_axis, true);
   }
 
   // By holder, the contributions summed over copies and, if asked, over the tensor axis: what the
@@ -371,7 +364,7 @@ class ActionFinder {
     if (terms.size() < 2 || !Enough(columns.size())) return absl::OkStatus();
     const std::optional<Columns> rows = Combine(columns);
     if (!rows) return absl::OkStatus();
-    Action action{.kind = Kind::kLost, .axis = DataAxis()};
+    Action action{.kind = Kind::kLost, .axis = geometry_.data_axis};
     for (int h = 0; h < holders() && h < 8; ++h) {
       std::vector<std::string> parts;
       for (size_t m = 0; m < terms.size(); ++m) {

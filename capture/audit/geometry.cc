@@ -105,6 +105,25 @@ void FindCut(const Manifest& manifest, const std::string& name, ParamGeometry& g
   geometry.cut = ByPlacements(manifest, name, geometry.layout).value_or(CutKnown::kUnknown);
 }
 
+Axis NameDataAxis(const Step& step, const ParamGeometry& geometry) {
+  if (!geometry.expert) {
+    for (size_t i = geometry.data_axes.size(); i-- > 0;) {
+      if (geometry.data_axes[i] > 1) return geometry.data_axis_names[i];
+    }
+    return Axis::kDp;
+  }
+  bool along_tp = false, along_others = false;
+  const Manifest& first = step.Identity(geometry.first().rank);
+  for (const Holder& holder : geometry.holders) {
+    if (holder.rank < 0) continue;
+    const Manifest& other = step.Identity(holder.rank);
+    along_tp |= other.Coordinate("tp") != first.Coordinate("tp");
+    along_others |= other.Coordinate("dp") != first.Coordinate("dp") ||
+                    other.Coordinate("cp") != first.Coordinate("cp");
+  }
+  return along_tp && !along_others ? Axis::kTp : Axis::kEdp;
+}
+
 void PlaceHolders(const Step& step, const Family& family, const std::vector<Copy>& copies,
                   int finalized, ParamGeometry& geometry) {
   geometry.holders.assign(static_cast<size_t>(geometry.copies) * geometry.tensor * geometry.data,
@@ -198,6 +217,7 @@ std::vector<ParamGeometry> GeometriesOf(const Step& step) {
     geometry.data_axes = family.sizes();
     geometry.data_axis_names = family.axes();
     PlaceHolders(step, family, copies, finalized, geometry);
+    geometry.data_axis = NameDataAxis(step, geometry);
     const Holder& first = geometry.first();
     FindCut(step.Common(first.rank), step.params()[first.param], geometry);
     geometries.push_back(std::move(geometry));

@@ -35,6 +35,9 @@ struct ParamGeometry {
   std::vector<int> data_axes;         // sizes of the axes that `data` is made of, fastest first
   std::vector<Axis> data_axis_names;  // theirs
   std::vector<Holder> holders;        // [copies][tensor][data], data fastest
+  // What people call the data axes: the slowest that has a size; of experts whose copies lie along
+  // tp alone, tp.
+  Axis data_axis = Axis::kDp;
   CutKnown cut = CutKnown::kUnknown;
   std::optional<ParamLayout> layout;  // where it is cut
   std::string conflict;  // why the ranks cannot be placed; then `holders` are only the present ones

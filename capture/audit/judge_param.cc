@@ -7,14 +7,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "capture/audit/buffers.h"
+#include "capture/audit/interpret.h"
 
 namespace sumonce::capture {
 namespace {
 
-constexpr double kOneTolerance = 1e-3;  // of a factor that is meant to be one
 using Kind = Action::Kind;
-
-bool IsOne(double factor) { return std::fabs(factor - 1) <= kOneTolerance; }
 
 class ParamJudge {
  public:
@@ -34,18 +33,138 @@ class ParamJudge {
     if (measure_.contributions_missing) return WithoutContributions();
     judgement_.over_tensor = measure_.over_tensor;
     judgement_.weights_equal = measure_.weights_known && measure_.weights_equal;
+    judgement_.replicas_part = measure_.finalized_copies == Likeness::kUnequal;
+    FindClasses();
+    SUMONCE_ASSIGN_OR_RETURN(buffers_, CheckBuffers(*inputs_.step, inputs_.previous, geometry_,
+                                                    measure_, inputs_.options));
+    if (inputs_.reference != nullptr) {
+      SUMONCE_ASSIGN_OR_RETURN(
+          const ReferenceFigures figures,
+          inputs_.reference->Compare(*inputs_.step, geometry_, measure_, inputs_.options));
+      if (figures.problem.empty()) return Against(figures);
+      judgement_.not_compared = figures.problem;
+    }
+    return Alone();
+  }
+
+ private:
+  // --- without a reference ---------------------------------------------------------------------
+
+  absl::StatusOr<ParamJudgement> Alone() {
     if (measure_.contributions_zero && measure_.finalized_zero) {
       judgement_.no_evidence = true;
       return std::move(judgement_);
     }
-    FindClasses();
     SUMONCE_RETURN_IF_ERROR(FindWhatWasDone());
     if (actions_.empty()) return NoStatement(WhatIsMissing());
+    if (buffers_.fault) return BufferWrong();
     Conclude();
+    if (buffers_.mixed_uses && !judgement_.mixed_lines) {
+      Because(absl::StrCat("its uses are not alike: ", buffers_.uses));
+      MixedUse();
+    }
     return std::move(judgement_);
   }
 
- private:
+  ParamJudgement BufferWrong() {
+    Conclusion conclusion{.outcome = Outcome::kWrong,
+                          .mechanism = buffers_.fault->mechanism,
+                          .coefficient = "none: per rank",
+                          .evidence = buffers_.fault->evidence};
+    // A factor on all ranks is one name for it, too.
+    if (conclusion.mechanism == Mechanism::kLocalGradient)
+      conclusion.also = {Mechanism::kWrongScale};
+    judgement_.conclusions.push_back(std::move(conclusion));
+    return std::move(judgement_);
+  }
+
+  // --- against a reference ---------------------------------------------------------------------
+
+  absl::StatusOr<ParamJudgement> Against(const ReferenceFigures& figures) {
+    const double rtol = inputs_.options.rtol.value_or(DefaultRtol(measure_.roundoff));
+    const Interpretation found = Interpret(figures, geometry_, measure_, rtol);
+    judgement_.against = true;
+    judgement_.reference_error = found.worst_error;
+    judgement_.partly_right = figures.rows_right > 0 && figures.rows_wrong > 0;
+    judgement_.per_rank = found.per_rank;
+    if (found.zero && measure_.contributions_zero) {
+      judgement_.no_evidence = true;
+      return std::move(judgement_);
+    }
+    if (found.right) return AsTheReference(found);
+    SUMONCE_RETURN_IF_ERROR(FindWhatWasDone());
+    if (!found.relation.empty()) evidence_.push_back(found.relation);
+    if (measure_.contributions_zero || !figures.contributions || actions_.empty())
+      return Upstream("what the ranks contributed is zero, the reference's gradient is not");
+    if (found.grad_class != GradClass::kUnknown) {
+      Because(absl::StrCat("by the reference its class is ", ToAbsl(Name(found.grad_class)),
+                           found.nearest ? ", nearly" : ""));
+      classes_ = {found.grad_class};
+      Conclude();
+      Conclusion& conclusion = judgement_.conclusions.front();
+      const bool right = conclusion.outcome == Outcome::kRight;
+      if (!right && !(found.nearest && (buffers_.fault || buffers_.mixed_uses)))
+        return WithEvidence(found);
+      if (right && !found.nearest && found.lambda != 1) return Scaled(found);
+      judgement_.conclusions.clear();
+    }
+    if (buffers_.fault) return BufferWrong();
+    if (buffers_.mixed_uses) {
+      evidence_.push_back(buffers_.uses);
+      MixedUse();
+      return WithEvidence(found);
+    }
+    return Upstream(
+        "what the ranks contributed is no term, copy or slice of the reference's "
+        "gradient");
+  }
+
+  ParamJudgement WithEvidence(const Interpretation& found) {
+    Conclusion& conclusion = judgement_.conclusions.front();
+    judgement_.conclusions.resize(1);
+    conclusion.evidence.insert(conclusion.evidence.end(), evidence_.begin(), evidence_.end());
+    if (found.nearest) conclusion.evidence.push_back("its gradient arrives wrong as well");
+    return std::move(judgement_);
+  }
+
+  ParamJudgement AsTheReference(const Interpretation& found) {
+    if (found.grad_class != GradClass::kUnknown && !found.nearest) classes_ = {found.grad_class};
+    for (const GradClass grad_class : classes_)
+      judgement_.conclusions.push_back({.grad_class = grad_class});
+    return std::move(judgement_);
+  }
+
+  // The finalizer did what the class needs; the factor was there before.
+  ParamJudgement Scaled(const Interpretation& found) {
+    Conclusion& conclusion = judgement_.conclusions.front();
+    judgement_.conclusions.resize(1);
+    std::vector<Axis> axes = {geometry_.tensor_axis()};
+    std::vector<int> sizes = {geometry_.tensor};
+    axes.insert(axes.end(), geometry_.data_axis_names.begin(), geometry_.data_axis_names.end());
+    sizes.insert(sizes.end(), geometry_.data_axes.begin(), geometry_.data_axes.end());
+    const NamedFactor named = NameFactor(found.lambda, axes, sizes);
+    conclusion.outcome = Outcome::kWrong;
+    conclusion.mechanism = Mechanism::kWrongScale;
+    conclusion.axis = named.axis;
+    conclusion.coefficient = named.text;
+    conclusion.factor = found.lambda;
+    evidence_.push_back("the contributions carry that factor already");
+    return WithEvidence(found);
+  }
+
+  ParamJudgement Upstream(std::string sentence) {
+    evidence_.insert(evidence_.begin(), std::move(sentence));
+    judgement_.conclusions.push_back(
+        {.outcome = Outcome::kWrong,
+         .mechanism = Mechanism::kUpstream,
+         .axis = geometry_.tensor > 1 ? std::optional<Axis>(geometry_.tensor_axis()) : std::nullopt,
+         .coefficient = "none: a mixture",
+         .evidence = evidence_});
+    return std::move(judgement_);
+  }
+
+  // --- nothing to judge ------------------------------------------------------------------------
+
   ParamJudgement NoStatement(std::string reason) {
     judgement_.no_statement = std::move(reason);
     return std::move(judgement_);
@@ -83,37 +202,13 @@ class ParamJudge {
     Conclusion conclusion{.outcome = Outcome::kWrong,
                           .mechanism = Mechanism::kReplicaDrift,
                           .axis = measure_.finalized_copies == Likeness::kUnequal
-                                      ? DataAxis()
+                                      ? geometry_.data_axis
                                       : geometry_.tensor_axis(),
                           .coefficient = "none: per rank",
                           .evidence = {"copies of one weight end with different gradients; what "
                                        "went in is not in the files"}};
     judgement_.conclusions.push_back(std::move(conclusion));
     return std::move(judgement_);
-  }
-
-  Axis DataAxis() const {
-    // Experts' copies that are apart along tp alone: that is how people call it.
-    if (geometry_.expert) return ExpertDataAxis();
-    for (size_t i = geometry_.data_axes.size(); i-- > 0;) {
-      if (geometry_.data_axes[i] > 1) return geometry_.data_axis_names[i];
-    }
-    return Axis::kDp;
-  }
-
-  Axis ExpertDataAxis() const {
-    bool tp = false, others = false;
-    const Holder* first = nullptr;
-    for (const Holder& holder : geometry_.holders) {
-      if (holder.rank < 0) continue;
-      if (first == nullptr) first = &holder;
-      const Manifest& a = inputs_.step->Identity(holder.rank);
-      const Manifest& b = inputs_.step->Identity(first->rank);
-      tp |= a.Coordinate("tp") != b.Coordinate("tp");
-      others |=
-          a.Coordinate("dp") != b.Coordinate("dp") || a.Coordinate("cp") != b.Coordinate("cp");
-    }
-    return tp && !others ? Axis::kTp : Axis::kEdp;
   }
 
   void PerRank() {
@@ -142,6 +237,7 @@ class ParamJudge {
   std::string Tensor() const { return std::string(Name(geometry_.tensor_axis())); }
 
   void FindClasses() {
+    judgement_.weights_drifted = measure_.weights_known && !measure_.copies_equal;
     if (geometry_.tensor == 1) {
       classes_ = {GradClass::kPartial};
       return;
@@ -165,9 +261,9 @@ class ParamJudge {
       classes_ = {GradClass::kShard};
       return;
     }
-    judgement_.weights_drifted = replicated && measure_.weights_known && !measure_.weights_equal;
+    if (replicated && measure_.weights_known) judgement_.weights_drifted = !measure_.weights_equal;
     OfReplicated(replicated.has_value());
-    judgement_.replicas_part = replicated && measure_.finalized_tensor == Likeness::kUnequal;
+    judgement_.replicas_part |= replicated && measure_.finalized_tensor == Likeness::kUnequal;
   }
 
   void OfReplicated(bool certain) {
@@ -262,7 +358,8 @@ class ParamJudge {
   }
 
   void NotReduced() {
-    Action action{.kind = Kind::kNotReduced, .axis = geometry_.data > 1 ? DataAxis() : Axis::kPp};
+    Action action{.kind = Kind::kNotReduced,
+                  .axis = geometry_.data > 1 ? geometry_.data_axis : Axis::kPp};
     action.evidence.push_back(
         Fits(Fit::kRaw) ? "each rank ends with exactly what it contributed"
                         : "each rank ends with its own contribution, scaled and not summed");
@@ -272,11 +369,12 @@ class ParamJudge {
   // --- conclusions -----------------------------------------------------------------------------
 
   void Conclude() {
-    if (judgement_.mixed_lines || (inputs_.hint && inputs_.hint->mixed_use)) return MixedUse();
+    const bool hinted = inputs_.hint && inputs_.hint->mixed_use;
+    if (!judgement_.against && (judgement_.mixed_lines || hinted)) return MixedUse();
     for (const GradClass grad_class : classes_) {
       std::optional<Conclusion> best;
       for (const Action& action : actions_) {
-        Conclusion conclusion = Of(grad_class, action);
+        Conclusion conclusion = ConcludeOf(grad_class, action, geometry_);
         if (!best || conclusion.outcome == Outcome::kRight) best = std::move(conclusion);
         if (best->outcome == Outcome::kRight) break;
       }
@@ -285,7 +383,7 @@ class ParamJudge {
           classes_.size() == 1 && grad_class == GradClass::kPartial && geometry_.tensor > 1 &&
           best->mechanism == Mechanism::kMissingSum && best->axis == geometry_.tensor_axis();
       judgement_.conclusions.push_back(*std::move(best));
-      if (right) CompleteOverData(grad_class);
+      if (right && !judgement_.against) CompleteOverData(grad_class);
     }
   }
 
@@ -294,8 +392,9 @@ class ParamJudge {
                           .mechanism = Mechanism::kMixedUse,
                           .axis = geometry_.tensor_axis(),
                           .coefficient = "none: a mixture",
-                          .action = ActionName(actions_.front())};
-    if (!judgement_.mixed_lines) conclusion.evidence.push_back(inputs_.hint->source);
+                          .action = ActionName(actions_.front(), geometry_)};
+    if (inputs_.hint && inputs_.hint->mixed_use)
+      conclusion.evidence.push_back(inputs_.hint->source);
     judgement_.conclusions.push_back(std::move(conclusion));
   }
 
@@ -318,166 +417,20 @@ class ParamJudge {
     }
   }
 
-  Conclusion Of(GradClass grad_class, const Action& action) {
-    Conclusion conclusion{
-        .grad_class = grad_class, .action = ActionName(action), .evidence = action.evidence};
-    const auto wrong = [&](Mechanism mechanism, std::optional<Axis> axis, std::string coefficient) {
-      conclusion.outcome = Outcome::kWrong;
-      conclusion.mechanism = mechanism;
-      conclusion.axis = axis;
-      conclusion.coefficient = std::move(coefficient);
-      return conclusion;
-    };
-    switch (action.kind) {
-      case Kind::kOwn:
-      case Kind::kSum:
-        return OfMultiple(grad_class, action, std::move(conclusion));
-      case Kind::kNotReduced:
-        return wrong(Mechanism::kMissingSum, NearestMissing(grad_class, action), "none: per rank");
-      case Kind::kWrongGroup:
-        return wrong(Mechanism::kWrongGroup, action.axis, "none: per rank");
-      case Kind::kLost:
-        return wrong(Mechanism::kLostContribution, action.axis, "none: per rank");
-      case Kind::kPerRank:
-        return wrong(action.zero_somewhere ? Mechanism::kLostContribution : Mechanism::kWrongScale,
-                     std::nullopt, "none: per rank");
-      case Kind::kStale:
-        return wrong(Mechanism::kStale, std::nullopt, "none: per rank");
-      case Kind::kPermuted:
-        return wrong(Mechanism::kWrongShard, std::nullopt, "none: per rank");
-      case Kind::kMixture:
-        if (grad_class == GradClass::kShard && action.crosses_tensor)
-          return wrong(Mechanism::kMixedShards, geometry_.tensor_axis(), "none: a mixture");
-        return wrong(Mechanism::kLostContribution, std::nullopt, "none: per rank");
-      case Kind::kUnexplained:
-        return wrong(Mechanism::kLostContribution, std::nullopt, "none: per rank");
-    }
-    return conclusion;
-  }
-
-  // Nothing was summed over data, and over the tensor axis neither.
-  std::optional<Axis> NearestMissing(GradClass grad_class, const Action& action) const {
-    const bool needs_sum =
-        grad_class == GradClass::kPartial || grad_class == GradClass::kEqualShare;
-    if (geometry_.tensor > 1 && needs_sum && !action.crosses_tensor) return geometry_.tensor_axis();
-    if (action.axis == Axis::kEdp) return ExpertDataAxis();
-    return action.axis;
-  }
-
-  // f is one multiple of own or of the sum: by class that is right, a factor, or no multiple of
-  // what is needed.
-  Conclusion OfMultiple(GradClass grad_class, const Action& action, Conclusion conclusion) {
-    const double n = geometry_.tensor;
-    const bool sum = action.kind == Kind::kSum;
-    double factor = action.lambda;
-    switch (grad_class) {
-      case GradClass::kPartial:
-        if (!sum && n > 1) return Unsummed(action, std::move(conclusion));
-        break;
-      case GradClass::kShard:
-        if (sum) {
-          conclusion.outcome = Outcome::kWrong;
-          conclusion.mechanism = Mechanism::kMixedShards;
-          conclusion.axis = geometry_.tensor_axis();
-          conclusion.coefficient = "none: a mixture";
-          return conclusion;
-        }
-        break;
-      case GradClass::kEqualShare:
-        if (!sum) factor /= n;
-        break;
-      default:
-        if (sum) factor *= n;
-    }
-    if (IsOne(factor)) return conclusion;
-    conclusion.outcome = Outcome::kWrong;
-    conclusion.factor = factor;
-    std::vector<Axis> axes;
-    std::vector<int> sizes;
-    if (grad_class != GradClass::kShard) {
-      axes.push_back(geometry_.tensor_axis());
-      sizes.push_back(geometry_.tensor);
-    }
-    for (size_t i = geometry_.data_axes.size(); i-- > 0;) {
-      axes.push_back(geometry_.data_axis_names[i]);
-      sizes.push_back(geometry_.data_axes[i]);
-    }
-    const NamedFactor named = NameFactor(factor, axes, sizes);
-    conclusion.coefficient = named.text;
-    conclusion.axis = named.axis;
-    conclusion.mechanism =
-        !named.axis          ? Mechanism::kWrongScale
-        : named.exponent > 0 ? Mechanism::kDoubleSum
-        : grad_class == GradClass::kEqualShare && *named.axis == geometry_.tensor_axis()
-            ? Mechanism::kUnsummedShare
-            : Mechanism::kAveraged;
-    return conclusion;
-  }
-
-  // Partial, and each rank has its own: unless another group was summed a second time instead.
-  Conclusion Unsummed(const Action& action, Conclusion conclusion) const {
-    conclusion.outcome = Outcome::kWrong;
-    conclusion.axis = geometry_.tensor_axis();
-    conclusion.coefficient = "none: per rank";
-    conclusion.mechanism = Mechanism::kMissingSum;
-    if (geometry_.data > 1 && IsOne(action.lambda / geometry_.data)) {
-      conclusion.mechanism = Mechanism::kWrongGroup;
-      conclusion.evidence.push_back("summed over the data-parallel ranks a second time, not over " +
-                                    Tensor());
-    }
-    return conclusion;
-  }
-
-  std::string ActionName(const Action& action) const {
-    switch (action.kind) {
-      case Kind::kOwn:
-        return IsOne(action.lambda) ? "none" : absl::StrFormat("times %.4g", action.lambda);
-      case Kind::kSum:
-        if (IsOne(action.lambda)) return "SUM";
-        if (IsOne(action.lambda * geometry_.tensor)) return "AVG";
-        if (IsOne(action.lambda / geometry_.tensor)) return "SUM twice";
-        return absl::StrFormat("SUM times %.4g", action.lambda);
-      case Kind::kNotReduced:
-        return "none";
-      case Kind::kWrongGroup:
-        return "SUM over other ranks";
-      case Kind::kLost:
-        return "SUM without some terms";
-      default:
-        return "";
-    }
-  }
-
   const JudgeInputs& inputs_;
   const ParamGeometry& geometry_;
   Measure measure_;
   ParamJudgement judgement_;
   std::vector<GradClass> classes_;
   std::vector<Action> actions_;
+  Buffers buffers_;
+  std::vector<std::string> evidence_;  // against a reference
 };
 
 }  // namespace
 
 absl::StatusOr<ParamJudgement> JudgeParam(const JudgeInputs& inputs) {
   return ParamJudge(inputs).Run();
-}
-
-std::string WordOf(const Conclusion& conclusion) {
-  if (conclusion.outcome == Outcome::kRight) return "RIGHT";
-  return std::string(Name(conclusion.mechanism));
-}
-
-NamedFactor NameFactor(double factor, const std::vector<Axis>& axes,
-                       const std::vector<int>& sizes) {
-  for (const int exponent : {1, -1, 2, -2}) {
-    for (size_t i = 0; i < axes.size(); ++i) {
-      if (sizes[i] == 1 || !IsOne(factor / std::pow(sizes[i], exponent))) continue;
-      const std::string name(Name(axes[i]));
-      const std::string power = std::abs(exponent) == 2 ? name + "^2" : name;
-      return {axes[i], exponent, exponent > 0 ? power : "1/" + power};
-    }
-  }
-  return {std::nullopt, 0, absl::StrFormat("%.4g", factor)};
 }
 
 }  // namespace sumonce::capture

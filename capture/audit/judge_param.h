@@ -10,28 +10,13 @@
 #include "absl/status/statusor.h"
 #include "capture/audit/action.h"
 #include "capture/audit/class_hint.h"
+#include "capture/audit/conclude.h"
 #include "capture/audit/geometry.h"
 #include "capture/audit/measure.h"
+#include "capture/audit/reference.h"
 #include "verify/verdict.h"
 
 namespace sumonce::capture {
-
-// What follows if the gradient was of this class before the finalizer.
-struct Conclusion {
-  GradClass grad_class = GradClass::kUnknown;
-  std::optional<Axis> complete_over;  // and if it was complete over this data axis, too
-  Outcome outcome = Outcome::kRight;
-  Mechanism mechanism = Mechanism::kNone;
-  std::optional<Axis> axis;
-  std::string coefficient;
-  std::optional<double> factor;
-  std::string action;
-  std::vector<std::string> evidence;
-
-  bool SameClass(const Conclusion& other) const {
-    return grad_class == other.grad_class && complete_over == other.complete_over;
-  }
-};
 
 struct ParamJudgement {
   int64_t step = 1;
@@ -50,6 +35,10 @@ struct ParamJudgement {
   bool weights_drifted = false;        // copies of one weight differ before this step
   bool weights_equal = false;          // known to be equal
   std::vector<HolderFigures> figures;  // by holder
+  bool against = false;                // compared with a reference
+  std::string not_compared;            // why not, although one was given
+  double reference_error = 0;          // the worst holder's, relative
+  bool partly_right = false;           // some rows are the reference's, others are not
 };
 
 struct JudgeInputs {
@@ -58,23 +47,12 @@ struct JudgeInputs {
   const ParamGeometry* geometry = nullptr;
   MeasureOptions options;
   const ClassHint* hint = nullptr;
+  const Reference* reference = nullptr;  // of this step; null: none, or not comparable any more
   bool first_step = true;  // the first captured one: weights there tell replicas from shards
   std::optional<bool> replicated;  // known from an earlier step
 };
 
 // The error of reading a file.
 absl::StatusOr<ParamJudgement> JudgeParam(const JudgeInputs& inputs);
-
-// The word of a conclusion in a set of possibilities: "RIGHT" or its mechanism.
-std::string WordOf(const Conclusion& conclusion);
-
-// What a result is of the needed one, named by the group sizes: "tp", "1/dp", "tp^2", "0.3333".
-// `axes`, `sizes`: in order of preference.
-struct NamedFactor {
-  std::optional<Axis> axis;  // none: no power of one size
-  int exponent = 0;
-  std::string text;
-};
-NamedFactor NameFactor(double factor, const std::vector<Axis>& axes, const std::vector<int>& sizes);
 
 }  // namespace sumonce::capture

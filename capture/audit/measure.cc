@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kChunkDoubles = 1 << 20;  // of c, and as many of f
 constexpr int64_t kMinChunk = 256;
+constexpr int64_t kWeightBytes = 1 << 20;  // of a weight, compared at once
 constexpr int64_t kMaxChunk = 1 << 15;
 
 double Smallest(DType dtype) {
@@ -352,37 +353,62 @@ class Measurer {
     lines_.Conclude(limits.equal * limits.equal, limits.unequal * limits.unequal, measure_);
   }
 
-  // Weights are compared byte by byte: replicas are copies.
+  // Weights are compared byte by byte: replicas are copies. Each with the first one at its place
+  // along the tensor axis, and those with one another.
   absl::Status CompareWeights() {
+    std::vector<const Source*> first_at(geometry_.tensor);
     const Source* base = nullptr;
-    for (const Source& source : sources_) {
+    for (int h = 0; h < holders(); ++h) {
+      const Source& source = sources_[h];
       if (!source.file) continue;
       if (!source.weight.present() || source.weight.count != measure_.elements)
         return absl::OkStatus();
       if (base == nullptr) base = &source;
       if (source.weight.dtype != base->weight.dtype) return absl::OkStatus();
+      const Source*& first = first_at[geometry_.TensorOf(h)];
+      if (first == nullptr) first = &source;
     }
     if (base == nullptr || measure_.elements == 0) return absl::OkStatus();
-    measure_.weights_known = true;
-    measure_.weights_equal = true;
-    measure_.weights_constant = true;
-    const int64_t size = SizeOf(base->weight.dtype);
-    const int64_t piece = int64_t{1} << 18;
-    std::vector<char> first(piece * size), other(piece * size), element(size);
-    for (int64_t begin = 0; begin < measure_.elements; begin += piece) {
-      const int64_t bytes = std::min(piece, measure_.elements - begin) * size;
+    measure_.weights_known = measure_.weights_constant = true;
+    measure_.weights_equal = measure_.copies_equal = true;
+    SUMONCE_RETURN_IF_ERROR(CheckConstant(*base));
+    for (int h = 0; h < holders(); ++h) {
+      const Source& source = sources_[h];
+      const Source* first = first_at[geometry_.TensorOf(h)];
+      if (!source.file || &source == first) continue;
+      SUMONCE_RETURN_IF_ERROR(CompareWeight(source, *first, measure_.copies_equal));
+    }
+    for (const Source* first : first_at) {
+      if (first != nullptr && first != base)
+        SUMONCE_RETURN_IF_ERROR(CompareWeight(*first, *base, measure_.weights_equal));
+    }
+    measure_.weights_equal = measure_.weights_equal && measure_.copies_equal;
+    return absl::OkStatus();
+  }
+
+  absl::Status CompareWeight(const Source& a, const Source& b, bool& equal) {
+    const int64_t all = a.weight.bytes();
+    std::vector<char> x(std::min(all, kWeightBytes)), y(x.size());
+    for (int64_t begin = 0; begin < all && equal; begin += kWeightBytes) {
+      const int64_t bytes = std::min(kWeightBytes, all - begin);
+      SUMONCE_RETURN_IF_ERROR(a.file->ReadBytes(a.weight.offset + begin, bytes, x.data()));
+      SUMONCE_RETURN_IF_ERROR(b.file->ReadBytes(b.weight.offset + begin, bytes, y.data()));
+      equal = std::memcmp(x.data(), y.data(), bytes) == 0;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckConstant(const Source& source) {
+    const int64_t all = source.weight.bytes();
+    const int64_t size = SizeOf(source.weight.dtype);
+    std::vector<char> first(size), bytes(std::min(all, kWeightBytes));
+    for (int64_t begin = 0; begin < all && measure_.weights_constant; begin += kWeightBytes) {
+      const int64_t count = std::min(kWeightBytes, all - begin);
       SUMONCE_RETURN_IF_ERROR(
-          base->file->ReadBytes(base->weight.offset + begin * size, bytes, first.data()));
-      if (begin == 0) std::copy_n(first.begin(), size, element.begin());
-      for (int64_t at = 0; at < bytes && measure_.weights_constant; at += size)
-        measure_.weights_constant = std::memcmp(first.data() + at, element.data(), size) == 0;
-      for (const Source& source : sources_) {
-        if (!source.file || &source == base || !measure_.weights_equal) continue;
-        SUMONCE_RETURN_IF_ERROR(
-            source.file->ReadBytes(source.weight.offset + begin * size, bytes, other.data()));
-        measure_.weights_equal = std::memcmp(first.data(), other.data(), bytes) == 0;
-      }
-      if (!measure_.weights_equal && !measure_.weights_constant) break;
+          source.file->ReadBytes(source.weight.offset + begin, count, bytes.data()));
+      if (begin == 0) std::copy_n(bytes.begin(), size, first.begin());
+      for (int64_t at = 0; at < count && measure_.weights_constant; at += size)
+        measure_.weights_constant = std::memcmp(bytes.data() + at, first.data(), size) == 0;
     }
     return absl::OkStatus();
   }

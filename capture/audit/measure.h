@@ -70,6 +70,7 @@ struct Measure {
   std::array<int, kNumFits> checked = {};
   int64_t mismatched = 0;      // elements that the best of own, sum and avg does not fit
   bool weights_known = false;  // every present holder has the weight
+  bool copies_equal = false;   // along data and copies, to the last bit
   bool weights_equal = false;  // over the whole grid, to the last bit
   bool weights_constant = false;
   LineCounts rows, columns;
