@@ -20,7 +20,10 @@ enum class NormKind : uint8_t { kPlain, kZeroCentered };  // w, or 1 + w: zero_c
 struct LoraConfig {
   bool enabled = false;
   int64_t r = 8;
-  double scaling = 2.0;              // lora_alpha / r
+  double scaling = 2.0;  // lora_alpha / r, or / sqrt(r) (rsLoRA)
+  double dropout = 0;    // of the adapter's input
+  bool bias = false;     // a bias behind lora_B, as PEFT's lora_bias
+  bool freeze_A = false, freeze_B = false;
   std::vector<std::string> targets;  // "linear_qkv", "in_proj", ..., or a glob over the whole path
   bool zero_init_B = true;
   // One adapter per sub-projection, in their block-diagonal form: a fused target's factors have the

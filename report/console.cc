@@ -46,11 +46,13 @@ void ConsoleReporter::OnResult(const ScenarioResult& result) {
     failed&& unexpected ? WriteBlock(group) : WriteExpected(group);
   }
   for (const RankTable& table : result.tables) out_ << RankTableText(table, 2);
+  for (const TextTable& table : result.text_tables) out_ << TextTableText(table, 2);
   // Figures belong to a failure, or to a scenario that is a report; elsewhere they would bury the
   // verdicts.
   if (failed || !result.tables.empty()) {
     for (const std::string& note : PlainNotes(result)) out_ << "  " << note << '\n';
   }
+  out_ << StatementLines(result);
   if (failed) out_ << FailureFooter(result);
   out_ << std::flush;
 }

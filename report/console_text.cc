@@ -46,8 +46,16 @@ std::string HeadLine(const ScenarioResult& result, const Paint& paint) {
   const std::string outcome = paint.Outcome(result.outcome);
   if (result.outcome == RunOutcome::kSkip)
     return absl::StrCat(outcome, "  ", result.name, "  ", result.skip_reason, "\n");
-  return absl::StrCat(outcome, "  ", result.name, "  ", MeshText(result.mesh), "  ",
-                      ElapsedText(result.elapsed_us), "\n");
+  const std::string about = result.about.empty() ? MeshText(result.mesh) : result.about;
+  return absl::StrCat(outcome, "  ", result.name, "  ", about, "  ", ElapsedText(result.elapsed_us),
+                      "\n");
+}
+
+std::string StatementLines(const ScenarioResult& result) {
+  std::string text;
+  for (const std::string& statement : result.statements)
+    absl::StrAppend(&text, "  ", statement, "\n");
+  return text;
 }
 
 std::string FailureLines(const ScenarioResult& result) {

@@ -85,6 +85,13 @@ std::vector<GlossaryEntry> LayerEntries() {
        .formula = "softmax(q k^T / sqrt(d), causal) v",
        .shown_by = "norm/qk_layernorm"},
       {.kind = "layer",
+       .word = "multi_latent_attention",
+       .says = "queries, keys and values from low-rank latents, and one rotary key for all heads; "
+               "heads "
+               "are cut. Without a gather over the sequence nobody sums the rotary key's gradient",
+       .formula = "[l | r] = x W_down^T; k = [norm(l) W_k^T | rope(r)], v = norm(l) W_v^T",
+       .shown_by = "mla/rotary_key_unsummed"},
+      {.kind = "layer",
        .word = "linear_attention",
        .says =
            "GatedDeltaNet: convolution, decay and write strength per value head, the delta rule, "

@@ -84,6 +84,7 @@ class ProofConsoleReporter : public Reporter {
            << " RIGHT, for every size of the axes\n";
     if (!result.conditions.empty())
       out_ << "  holds when " << absl::StrJoin(result.conditions, ", ") << '\n';
+    out_ << StatementLines(result);
     if (result.outcome == RunOutcome::kFail) out_ << FailureFooter(result);
     out_ << std::flush;
   }

@@ -142,7 +142,8 @@ struct DataConfig {
   struct Span {
     double from = 0, to = 1;
   };
-  std::vector<Span> loss_on;  // fractions of the sequence that count; empty: all
+  std::vector<int64_t> packed;  // lengths of the sequences that are packed into one; empty: one
+  std::vector<Span> loss_on;    // fractions of the sequence that count; empty: all
   Fill fill = Fill::kNormal;
   std::string from_file;
 };

@@ -116,6 +116,26 @@ TEST_F(ScenarioReaderTest, ReadsEveryPart) {
   EXPECT_TRUE(std::get<MarkEdit>(scenario.cures.at(0).kind).set);
 }
 
+// A norm that stands in front is not fused as well, and needs something behind it.
+TEST_F(ScenarioReaderTest, NormsStandInFrontOrAreFused) {
+  const std::string layer = "layer { self_attention { } mlp { } ";
+  const auto read = [&](const std::string& more) {
+    return ReadScenario(Write("norms.textproto", "model { " + layer + more + "} }"), "norms", {});
+  };
+  const ReadResult fused = read("");
+  ASSERT_TRUE(fused.ok());
+  const DecoderLayerConfig& both = fused.scenario.model.layers[0];
+  EXPECT_TRUE(std::get<SelfAttentionConfig>(both.mixer).layer_norm && both.mlp->layer_norm);
+  const ReadResult apart = read("input_layernorm: true pre_mlp_layernorm: true ");
+  ASSERT_TRUE(apart.ok());
+  const DecoderLayerConfig& own = apart.scenario.model.layers[0];
+  EXPECT_TRUE(own.input_layernorm && own.pre_mlp_layernorm);
+  EXPECT_FALSE(std::get<SelfAttentionConfig>(own.mixer).layer_norm || own.mlp->layer_norm);
+  const std::string alone =
+      Write("alone.textproto", "model { layer { mlp { } input_layernorm: true } }");
+  EXPECT_THAT(Mistakes(alone), ElementsAre(HasSubstr("input_layernorm without a mixer")));
+}
+
 TEST_F(ScenarioReaderTest, WithoutLoraTheBaseIsTrained) {
   const ReadResult read =
       ReadScenario(Write("a.textproto", "model { layer { mlp {} } }"), "area/a", {});
@@ -155,7 +175,7 @@ std::vector<Broken> BrokenNames() {
              "data's 8 tokens; take 8"},
       Broken{"{ self_attention", "{ self_atention",
              ":7:11: error: unknown field \"self_atention\" of Layer, expected self_attention, "
-             "linear_attention or mlp; did you mean \"self_attention\"?"},
+             "linear_attention, multi_latent_attention or mlp; did you mean \"self_attention\"?"},
       Broken{"TOGGLE_AND_RESTORE", "TOGGLE_RESTORE",
              ":13:61: error: marks: unknown value TOGGLE_RESTORE, expected KEEP, "
              "TOGGLE_AND_RESTORE or LEAVE_OFF; did you mean \"TOGGLE_AND_RESTORE\"?"},

@@ -58,6 +58,7 @@ class RankRun {
     SUMONCE_ASSIGN_OR_RETURN(
         comms_, GroupComms::Create(*world, *mesh_,
                                    {mesh_->GroupOf(Axis::kTp), mesh_->GroupOf(Axis::kDp),
+                                    mesh_->GroupOf(Axis::kKvCopy),
                                     mesh_->GroupOf({Axis::kDp, Axis::kTp}, "tp_dp")}));
     return absl::OkStatus();
   }
@@ -229,6 +230,11 @@ std::string DigestOf(const RunRecord& record) {
 ModelConfig EffectiveModel(const Scenario& scenario) {
   ModelConfig config = scenario.model;
   config.common.sequence_parallel = scenario.sequence_parallel && scenario.mesh.tp > 1;
+  for (DecoderLayerConfig& layer : config.layers) {
+    auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer);
+    if (attention && attention->num_query_groups < scenario.mesh.tp)
+      attention->regime = attention->kv_copies ? KvRegime::kCopies : KvRegime::kSlices;
+  }
   return config;
 }
 

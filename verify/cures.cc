@@ -55,6 +55,7 @@ void MissingSum(const Verdict& verdict, std::vector<Candidate>& candidates) {
         {SetMark(verdict.param, Mark::kSequenceParallel, true, When::kAfterBackward)});
   }
   candidates.push_back({AddRule(verdict.param, axis)});
+  if (axis == Axis::kTp) candidates.push_back({AddRule(verdict.param, Axis::kKvCopy)});
 }
 
 void DoubleSum(const Verdict& verdict, std::vector<Candidate>& candidates) {
@@ -99,14 +100,26 @@ void WrongGroup(const Verdict& verdict, std::vector<Candidate>& candidates) {
   }
 }
 
-// Another map for the communication that the localisation named.
+// "decoder.layers.*.self_attention/AllGather#0" of layer 1's.
+std::string OfAnyLayer(const std::string& operation) {
+  constexpr std::string_view kLayers = "layers.";
+  const size_t at = operation.find(kLayers);
+  if (at == std::string::npos) return operation;
+  const size_t number = at + kLayers.size();
+  return operation.substr(0, number) + "*" + operation.substr(operation.find('.', number));
+}
+
+// Another map for the communication that the localisation named, or for it and its like in every
+// layer.
 void Upstream(const Verdict& verdict, std::vector<Candidate>& candidates) {
   if (verdict.operation.empty()) return;
-  for (Direction direction : {Direction::kBackward, Direction::kForward}) {
-    for (Map map : {Map::kReduceScatter, Map::kAllGather, Map::kSum, Map::kSplit, Map::kIdentity}) {
-      candidates.push_back(
-          {{.kind = CollectiveEdit{
-                .operation = verdict.operation, .direction = direction, .map = map}}});
+  for (const std::string& operation : {verdict.operation, OfAnyLayer(verdict.operation)}) {
+    for (Direction direction : {Direction::kBackward, Direction::kForward}) {
+      for (Map map :
+           {Map::kReduceScatter, Map::kAllGather, Map::kSum, Map::kSplit, Map::kIdentity}) {
+        candidates.push_back(
+            {{.kind = CollectiveEdit{.operation = operation, .direction = direction, .map = map}}});
+      }
     }
   }
 }
@@ -124,8 +137,12 @@ std::vector<Candidate> CandidatesFor(const Verdict& verdict) {
   std::vector<Candidate> candidates;
   switch (verdict.mechanism) {
     case Mechanism::kMissingSum:
+      MissingSum(verdict, candidates);
+      Both(verdict, candidates);
+      break;
     case Mechanism::kUnsummedShare:
       MissingSum(verdict, candidates);
+      Averaged(verdict, candidates);
       Both(verdict, candidates);
       break;
     case Mechanism::kDoubleSum:
@@ -141,6 +158,7 @@ std::vector<Candidate> CandidatesFor(const Verdict& verdict) {
       WrongGroup(verdict, candidates);
       break;
     case Mechanism::kUpstream:
+    case Mechanism::kMixedUse:
       Upstream(verdict, candidates);
       break;
     default:

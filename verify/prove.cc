@@ -39,12 +39,57 @@ std::vector<std::string> Conditions(const Scenario& scenario, const ParamStore& 
     }
   }
   if (scenario.sequence_parallel) conditions.push_back("tp divides s");
+  if (scenario.mesh.kv > 0) conditions.push_back("tp is a multiple of the key-value groups");
   if (scenario.loss == LossMode::kMeanOfCells) {
     conditions.push_back(
         "mean of cells: equals the global token mean only where every cell counts equally many "
         "tokens");
   }
   return conditions;
+}
+
+// The value at which a complete and a partial gradient met: an operand of the operation that sent
+// the second. -1: none.
+int MetAt(const AbstractTape& tape, const Fault& fault) {
+  if (fault.operation < 0 || fault.reason != kMixedUse) return -1;
+  const std::vector<int>& operands = tape.nodes()[fault.operation].operands;
+  const auto met = std::find_if(operands.begin(), operands.end(), [&](int operand) {
+    return tape.has_grad(operand) && tape.grad(operand).lost == fault;
+  });
+  return met == operands.end() ? -1 : *met;
+}
+
+bool IsPartial(const State& state) {
+  return !state.lost &&
+         std::any_of(state.axes.begin(), state.axes.end(),
+                     [](const AxisState& axis) { return axis.layout == Layout::kPartial; });
+}
+
+// The reader of a value that sends it a partial gradient; -1: none.
+int PartialReader(const AbstractTape& tape, int value) {
+  const auto begin = tape.edges().begin(), end = tape.edges().end();
+  const auto edge = std::find_if(begin, end, [&](const auto& entry) {
+    return entry.first.second == value && IsPartial(entry.second);
+  });
+  return edge == end ? -1 : edge->first.first;
+}
+
+// The communication that a partial gradient has passed last before it met a complete one: where a
+// sum is missing. "": none on its way.
+std::string UnsummedAt(const AbstractTape& tape, int met) {
+  for (int reader = PartialReader(tape, met); reader >= 0; reader = PartialReader(tape, reader)) {
+    if (tape.nodes()[reader].kind == Tape::Kind::kCollective) return tape.OperationName(reader);
+  }
+  return "";
+}
+
+// Whether the value is what a local operation makes of the parameter: then the parameter's gradient
+// is a complete and a partial part, too.
+bool MadeOf(const AbstractTape& tape, int value, const Param& param) {
+  if (value < 0 || tape.nodes()[value].kind != Tape::Kind::kLocal) return false;
+  const std::vector<int>& operands = tape.nodes()[value].operands;
+  return std::any_of(operands.begin(), operands.end(),
+                     [&](int operand) { return tape.nodes()[operand].param == &param; });
 }
 
 Proof ProofOf(const Param& param, const State& before, const State& after, const ProofRun& run) {
@@ -56,10 +101,13 @@ Proof ProofOf(const Param& param, const State& before, const State& after, const
   if (fault) {
     proof.reason = fault.reason;
     proof.operation = run.tape->OperationName(fault.operation);
-    // Two uses of the parameter itself that no action can both serve: known to be wrong. Elsewhere
-    // nothing is claimed.
+    const int met = MetAt(*run.tape, fault);
+    if (const std::string unsummed = UnsummedAt(*run.tape, met); !unsummed.empty())
+      proof.operation = unsummed;
+    // Two uses of the parameter itself, or of what it is turned into, that no action can both
+    // serve: known to be wrong. Elsewhere nothing is claimed.
     const bool own = fault.operation >= 0 && run.tape->nodes()[fault.operation].param == &param;
-    const bool mixed = own && fault.reason == kMixedUse;
+    const bool mixed = fault.reason == kMixedUse && (own || MadeOf(*run.tape, met, param));
     proof.outcome = mixed ? Outcome::kWrong : Outcome::kNoStatement;
     if (mixed) {
       proof.mechanism = Mechanism::kMixedUse;
@@ -128,6 +176,10 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
   BatchInputs inputs;
   inputs.sequence = scenario.data.sequence;
   inputs.batch = scenario.data.micro_batch * scenario.mesh.dp;
+  inputs.sequence_starts = StartsOf(scenario.data);
+  // The mask is a constant of whatever values, laid out like what it multiplies.
+  if (config.common.lora.dropout > 0)
+    inputs.keeps = [](const std::string&, int64_t) { return true; };
   const Value loss = run.model->Forward(*run.tape, inputs, run.sound_scale);
   run.tape->Backward(loss);
   run.loss = loss.id;

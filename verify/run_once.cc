@@ -45,6 +45,7 @@ class Runner {
                                      scenario_.data.fill == Fill::kExact);
     JudgeSteps();
     NameUpstream();
+    NameMixedUse();
     ProofDecides();
     return std::move(run_);
   }
@@ -180,6 +181,37 @@ class Runner {
     }
   }
 
+  // No operation goes wrong against the program as it stands: then the program does, where the
+  // proof loses the state.
+  void NameByProof(const std::vector<Verdict*>& verdicts) const {
+    std::map<std::string, std::vector<Verdict*>> lost;  // by operation
+    for (Verdict* verdict : verdicts) {
+      const Proof& proof = run_.proof.proofs.at(verdict->param);
+      if (verdict->operation.empty() && !proof.operation.empty())
+        lost[proof.operation].push_back(verdict);
+    }
+    for (const auto& [operation, together] : lost) {
+      for (Verdict* verdict : together) {
+        verdict->operation = operation;
+        verdict->evidence.push_back(absl::StrCat("the program itself loses terms at ", operation,
+                                                 ": ",
+                                                 run_.proof.proofs.at(verdict->param).reason));
+        for (const Verdict* other : together) {
+          if (other != verdict) verdict->affected.push_back(other->param);
+        }
+      }
+    }
+  }
+
+  // Of a use that no action serves: the communication that could.
+  void NameMixedUse() {
+    for (auto& [name, verdict] : run_.numbers) {
+      const Proof& proof = run_.proof.proofs.at(name);
+      if (verdict.mechanism == Mechanism::kMixedUse && proof.mechanism == Mechanism::kMixedUse)
+        verdict.operation = proof.operation;
+    }
+  }
+
   // Gradients that arrive wrong: the step in which they first do is run once more for each of its
   // microbatches, with every operation kept, until one names the first operation that went wrong.
   void NameUpstream() {
@@ -196,6 +228,7 @@ class Runner {
         for (Verdict* verdict : verdicts) NameCulprit(*culprit, microbatch, verdicts, *verdict);
         break;
       }
+      NameByProof(verdicts);
       for (Verdict* verdict : verdicts) {
         if (!verdict->operation.empty() || !options_.remote) continue;
         verdict->evidence.push_back(absl::StrCat("ranks in one process (", SimOptions().transport,

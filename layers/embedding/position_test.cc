@@ -37,7 +37,7 @@ class PositionEmbeddingTest : public ::testing::Test {
     setup_.build = [this](const Builder& builder) {
       auto words = std::make_shared<VocabParallelEmbedding>(
           builder.Child("words"),
-          VocabConfig{.vocab = kVocab, .hidden = kHidden, .whole_output = true});
+          VocabConfig{.vocab = kVocab, .hidden = kHidden, .output = EmbeddingOutput::kWhole});
       auto positions =
           std::make_shared<PositionEmbedding>(builder.Child("positions"), kRows, kHidden);
       return [this, words, positions](Tape& tape, Value x) {
@@ -68,7 +68,7 @@ TEST_F(PositionEmbeddingTest, MatchesGolden) {
 
 // Not terms, as those of norms under sequence parallelism: the split's backward gathers, so every
 // rank has the gradient of all tokens.
-TEST_F(PositionEmbeddingTest, TheGradientIsCompleteOnEveryRank) {
+TEST_F(PositionEmbeddingTest, TheGradientIsCompleteOnEveryRankOfGolden) {
   const Golden two("embedding_position_tp2_sp");
   const Outcome outcome = RunLayer(setup_, {.tp = 2}, /*sequence_parallel=*/true);
   for (int rank = 0; rank < 2; ++rank) {

@@ -2,6 +2,8 @@
 
 #include "gmock/gmock.h"
 #include "layers/testing/fused.h"
+#include "spmd/ops/concat.h"
+#include "spmd/ops/take_range.h"
 
 namespace sumonce::testing {
 namespace {
@@ -29,12 +31,21 @@ LayerCase GoldenLayer(const Golden& golden, GdnPacking packing, const std::strin
                     Activation(golden, "up." + full + "out.y", Dim::kHidden));
 }
 
+// Token by token and by chunks; over one sequence and over packed ones.
 TEST(GatedDeltaNet, MatchesGoldenInTheFlatForm) {
-  const Golden golden("gdn_layer_flat");
-  const Correspondence names = FlatGdnNames(Bare(GdnPacking::kMegatron), kAt, "param.");
-  LayerCase setup = GoldenLayer(golden, GdnPacking::kMegatron);
-  setup.weights = LoadWeights(golden, names);
-  for (const int tp : {1, 2}) ExpectMatchesGolden(golden, names, RunLayer(setup, {.tp = tp}));
+  for (const char* file : {"gdn_layer_flat", "gdn_layer_packed"}) {
+    const Golden golden(file);
+    const Correspondence names = FlatGdnNames(Bare(GdnPacking::kMegatron), kAt, "param.");
+    for (const int64_t chunk : {0, 4}) {
+      GatedDeltaNetConfig config = Bare(GdnPacking::kMegatron);
+      config.chunk_size = chunk;
+      LayerCase setup = GoldenLayer(golden, GdnPacking::kMegatron);
+      setup.build = WithConfig(config, setup.x, setup.up).build;
+      setup.weights = LoadWeights(golden, names);
+      if (golden.Has("in.cu_seqlens")) setup.pass.sequence_starts = Starts(golden);
+      for (const int tp : {1, 2}) ExpectMatchesGolden(golden, names, RunLayer(setup, {.tp = tp}));
+    }
+  }
 }
 
 std::vector<int64_t> Permutation(const Golden& golden, const std::string& name) {
@@ -129,14 +140,18 @@ TEST(GatedDeltaNet, MatchesGoldenRankPiecesWithFusedAdapters) {
   }
 }
 
-LayerCase RandomLayer(GatedDeltaNetConfig config) {
-  const Dims dims = {Plain(Dim::kSequence, 8), Plain(Dim::kBatch, 2), Plain(Dim::kHidden, 6)};
+GatedDeltaNetConfig Small(GatedDeltaNetConfig config) {
   config.hidden = 6;
   config.num_key_heads = 4;
   config.num_value_heads = 8;
   config.key_head_dim = 3;
   config.value_head_dim = 2;
-  LayerCase setup = WithConfig(config, Random("x", dims), Random("up", dims));
+  return config;
+}
+
+LayerCase RandomLayer(const GatedDeltaNetConfig& config) {
+  const Dims dims = {Plain(Dim::kSequence, 8), Plain(Dim::kBatch, 2), Plain(Dim::kHidden, 6)};
+  LayerCase setup = WithConfig(Small(config), Random("x", dims), Random("up", dims));
   setup.config.lora = {.enabled = true, .r = 2, .targets = {"in_proj", "out_proj"}};
   setup.config.train_base = true;
   return setup;
@@ -163,6 +178,70 @@ TEST(GatedDeltaNet, GatherRegionLeavesOnlyOutNormPartial) {
   const Outcome two = RunLayer(setup, {.tp = 2}, true);
   EXPECT_EQ(two.StateText(kAt + "in_proj.layer_norm_weight"), "tp: E");
   EXPECT_EQ(two.StateText(kAt + "in_proj.lora_A"), "tp: E");
+}
+
+// A sequence in two pieces, the second from what the first leaves, is the sequence in one: y and
+// every gradient, those through the carried window and state included.
+TEST(GatedDeltaNet, CarriesWindowAndStateFromPieceToPiece) {
+  for (const int64_t chunk : {0, 3}) {
+    const GatedDeltaNetConfig config = {.conv_bias = true, .chunk_size = chunk};
+    LayerCase whole = RandomLayer(config);
+    LayerCase pieces = whole;
+    pieces.build = [small = Small(config)](const Builder& builder) {
+      auto layer = std::make_shared<GatedDeltaNet>(builder.Child("self_attention"), small);
+      return [layer](Tape& tape, Value x) {
+        GdnCarry carry;
+        const auto piece = [&](int64_t first, int64_t count) {
+          const Value own = TakeRange(
+              tape, x,
+              {.dim = Dim::kSequence, .first = first, .count = count, .as = Dim::kSequence});
+          return layer->Forward(tape, own, &carry);
+        };
+        const Value first = piece(0, 5);
+        return Concat(tape, first, piece(5, 3), Dim::kSequence);
+      };
+    };
+    const Outcome one = RunLayer(whole), two = RunLayer(pieces);
+    ASSERT_TRUE(two.status.ok()) << two.status;
+    EXPECT_TRUE(AllClose(two.WholeY(), one.WholeY()));
+    for (const auto& [name, state] : one.states)
+      EXPECT_TRUE(AllClose(two.Whole(name), one.Whole(name))) << name;
+  }
+}
+
+// One test for the three ways to project and the bias of the convolution.
+TEST(GatedDeltaNet, DecoupledProjectionsReproduceTheUnsharded) {
+  GatedDeltaNetConfig config = {.decoupled_projections = true, .conv_bias = true};
+  config.decoupled_norm = true;
+  LayerCase setup = RandomLayer(config);
+  setup.config.lora.targets = {"in_proj_*", "out_proj"};
+  ExpectReproducesUnsharded(
+      setup, /*sequence_parallel=*/true,
+      {kAt + "in_proj_*.lora_A", kAt + "out_proj.lora_B", kAt + "out_norm.weight"});
+  ExpectReproducesUnsharded(setup, /*sequence_parallel=*/false, {kAt + "out_norm.weight"});
+}
+
+// Hugging Face's layer whole on every rank. Scattered, each rank's gradients are complete; divided,
+// each holds a share, which is right only where a finalizer sums it.
+TEST(GatedDeltaNet, ReplicasHoldCompleteGradientsOrEqualShares) {
+  for (const GdnMode mode : {GdnMode::kReplicaScattered, GdnMode::kReplicaDivided}) {
+    const LayerCase setup = RandomLayer({.mode = mode, .decoupled_norm = true});
+    ExpectReproducesUnsharded(setup, /*sequence_parallel=*/false, {});
+    const Outcome one = RunLayer(setup);
+    const Outcome two = RunLayer(setup, {.tp = 2}, /*sequence_parallel=*/true);
+    EXPECT_TRUE(AllClose(two.WholeY(), one.WholeY()));
+    EXPECT_TRUE(AllClose(two.Whole("x"), one.Whole("x")));
+    const bool divided = mode == GdnMode::kReplicaDivided;
+    for (const char* name : {"in_proj.weight", "in_proj.lora_A", "conv1d.weight", "A_log",
+                             "out_norm.weight", "out_proj.lora_B"}) {
+      EXPECT_EQ(two.StateText(kAt + name), divided ? "tp: E, times 1/tp" : "tp: E") << name;
+      EXPECT_TRUE(two.ranks[0].marks.at(kAt + name).average_gradients_across_tp_domain);
+      Tensor expected = one.Whole(kAt + name).Clone();
+      if (divided) ScaleInto(expected, 0.5);
+      for (const RankTensors& rank : two.ranks)
+        EXPECT_TRUE(AllClose(rank.param_grads.at(kAt + name), expected)) << name;
+    }
+  }
 }
 
 TEST(GatedDeltaNet, RegionMarksDecideWhatTheFinalizerSees) {

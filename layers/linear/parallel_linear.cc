@@ -14,14 +14,18 @@ Dims WeightDims(const LinearConfig& config) {
   return dims;
 }
 
-ShardMap CutOverTp(Dims dims, Dim cut) { return ShardMap(std::move(dims), {{cut, Axis::kTp}}); }
+std::vector<ShardMap::Cut> CutsOf(const LinearConfig& config) {
+  if (!config.cuts.empty()) return config.cuts;
+  return {{config.cut, Axis::kTp}};
+}
 
 Init WeightInit(const Builder& builder) { return {.scale = builder.config().init_std}; }
 
 std::unique_ptr<LoraAdapter> AdapterFor(const Builder& builder, LoraAdapter::Target target,
-                                        const LinearConfig& config) {
+                                        const LinearConfig& config, const Marks& replicated) {
   if (!builder.config().lora.Targets(builder.path())) return nullptr;
-  return std::make_unique<LoraAdapter>(builder, target, config.out, config.in, config.cut);
+  return std::make_unique<LoraAdapter>(builder, target, config.out, config.in, CutsOf(config),
+                                       replicated);
 }
 
 std::vector<Param*> Present(std::initializer_list<Param*> params) {
@@ -44,13 +48,14 @@ ColumnParallelLinear::ColumnParallelLinear(const Builder& builder, const LinearC
         &builder.Create("layer_norm_weight", ShardMap(config.in, {}),
                         NormInit(builder.config().norm), SequenceParallelMarks(builder.config()));
   }
-  weight_ = &builder.Create("weight", CutOverTp(WeightDims(config), config.cut),
+  weight_ = &builder.Create("weight", ShardMap(WeightDims(config), CutsOf(config)),
                             WeightInit(builder), ShardedMarks(0));
   if (config.bias) {
-    bias_ = &builder.Create("bias", CutOverTp(config.out, config.cut), {.kind = Init::Kind::kZero},
-                            ShardedMarks(0));
+    bias_ = &builder.Create("bias", ShardMap(config.out, CutsOf(config)),
+                            {.kind = Init::Kind::kZero}, ShardedMarks(0));
   }
-  lora_ = AdapterFor(builder, LoraAdapter::Target::kColumn, config);
+  lora_ = AdapterFor(builder, LoraAdapter::Target::kColumn, config,
+                     SequenceParallelMarks(builder.config()));
 }
 
 Value ColumnParallelLinear::Forward(Tape& tape, Value x) {
@@ -69,17 +74,35 @@ void ColumnParallelLinear::CollectModules(std::vector<ToggleableModule>& modules
   if (lora_) lora_->CollectModules(modules);
 }
 
+ReplicatedLinear::ReplicatedLinear(const Builder& builder, const LinearConfig& config,
+                                   const Marks& marks)
+    : name_(builder.name()),
+      weight_(
+          &builder.Create("weight", ShardMap(WeightDims(config), {}), WeightInit(builder), marks)),
+      lora_(AdapterFor(builder, LoraAdapter::Target::kReplicated, config, marks)) {}
+
+Value ReplicatedLinear::Forward(Tape& tape, Value x) {
+  Tape::Scope scope(tape, name_);
+  const Value y = Linear(tape, x, tape.Use(*weight_));
+  return lora_ ? Add(tape, y, lora_->Forward(tape, x)) : y;
+}
+
+void ReplicatedLinear::CollectModules(std::vector<ToggleableModule>& modules) {
+  if (lora_) lora_->CollectModules(modules);
+}
+
 RowParallelLinear::RowParallelLinear(const Builder& builder, const LinearConfig& config)
     : name_(builder.name()),
       path_(builder.path()),
       sequence_parallel_(builder.config().sequence_parallel) {
-  weight_ = &builder.Create("weight", CutOverTp(WeightDims(config), config.cut),
+  weight_ = &builder.Create("weight", ShardMap(WeightDims(config), CutsOf(config)),
                             WeightInit(builder), ShardedMarks(1));
   if (config.bias) {
     bias_ = &builder.Create("bias", ShardMap(config.out, {}), {.kind = Init::Kind::kZero},
                             SequenceParallelMarks(builder.config()));
   }
-  lora_ = AdapterFor(builder, LoraAdapter::Target::kRow, config);
+  lora_ = AdapterFor(builder, LoraAdapter::Target::kRow, config,
+                     SequenceParallelMarks(builder.config()));
 }
 
 Value RowParallelLinear::Forward(Tape& tape, Value x) {

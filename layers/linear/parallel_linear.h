@@ -19,17 +19,27 @@ struct LinearConfig {
   Dims out;               // unsharded output dimensions, e.g. [g] packed
   Dims in;                // unsharded input dimensions, e.g. [h]
   Dim cut = Dim::kGroup;  // the dimension that tp cuts: one of `out` (column) or of `in` (row)
+  std::vector<ShardMap::Cut> cuts = {};  // instead of `cut`, where parts of tp cut several of them
   bool bias = false;
   bool layer_norm = false;  // column only: RMSNorm fused in front (LayerNormColumnParallelLinear)
 };
 
+// What a layer that chooses between the linears below holds.
+class LinearModule {
+ public:
+  virtual ~LinearModule() = default;
+  virtual Value Forward(Tape& tape, Value x) = 0;
+  virtual void CollectModules(std::vector<ToggleableModule>& modules) = 0;
+};
+
 // W split by rows of the output over tp. With sequence parallelism x is [s/tp, b, in] and is
 // gathered, its dgrad reduce-scattered; without, x is whole and its dgrad all-reduced.
-class ColumnParallelLinear {
+class ColumnParallelLinear : public LinearModule {
  public:
   ColumnParallelLinear(const Builder& builder, const LinearConfig& config);
-  Value Forward(Tape& tape, Value x);  // x: [s(/tp), b, in...] -> [s, b, out.../tp]
-  void CollectModules(std::vector<ToggleableModule>& modules);
+  // x: [s(/tp), b, in...] -> [s, b, out.../tp]
+  Value Forward(Tape& tape, Value x) override;
+  void CollectModules(std::vector<ToggleableModule>& modules) override;
 
  private:
   std::string name_;
@@ -42,14 +52,32 @@ class ColumnParallelLinear {
   std::unique_ptr<LoraAdapter> lora_;
 };
 
+// W whole on every rank, no communication: Transformer Engine's parallel_mode "duplicated" (the
+// down projections of multi-latent attention), marked sequence_parallel with the configuration,
+// since it reads the rank's own tokens then; or a plain linear of a module that every rank runs
+// whole.
+class ReplicatedLinear : public LinearModule {
+ public:
+  // `config.cut` is not looked at. `marks`: of the weight, and of an adapter's factors.
+  ReplicatedLinear(const Builder& builder, const LinearConfig& config, const Marks& marks);
+  Value Forward(Tape& tape, Value x) override;  // x: [..., in...] -> [..., out...]
+  void CollectModules(std::vector<ToggleableModule>& modules) override;  // an adapter's factors
+
+ private:
+  std::string name_;
+  Param* weight_;
+  std::unique_ptr<LoraAdapter> lora_;
+};
+
 // W split by columns of the input over tp. The output is summed: reduce-scattered over s with
 // sequence parallelism, all-reduced without. The bias is added behind the sum and is marked
 // sequence_parallel.
-class RowParallelLinear {
+class RowParallelLinear : public LinearModule {
  public:
   RowParallelLinear(const Builder& builder, const LinearConfig& config);
-  Value Forward(Tape& tape, Value x);  // x: [s, b, in.../tp] -> [s(/tp), b, out...]
-  void CollectModules(std::vector<ToggleableModule>& modules);
+  // x: [s, b, in.../tp] -> [s(/tp), b, out...]
+  Value Forward(Tape& tape, Value x) override;
+  void CollectModules(std::vector<ToggleableModule>& modules) override;
 
  private:
   std::string name_;

@@ -43,6 +43,7 @@ struct LayerCase {
   // How tp cuts x and y; besides that sequence parallelism cuts them over s, unless told otherwise.
   std::vector<ShardMap::Cut> x_cuts = {}, y_cuts = {};
   bool x_over_sequence = true, y_over_sequence = true;
+  Pass pass = {};
 };
 
 struct RankTensors {

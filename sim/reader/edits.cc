@@ -42,7 +42,7 @@ std::vector<int> ReadRanks(const Block& block, const Reading& reading) {
 
 std::string ReadGroup(const Block& block) {
   const std::string group = block.Text("group");
-  const std::vector<std::string> groups = {"tp", "dp", "tp_dp"};
+  const std::vector<std::string> groups = {"tp", "dp", "tp_dp", "kv_copies"};
   if (group.empty()) {
     block.Missing(absl::StrCat(block.name(), " has no group, expected ", OneOf(groups)));
   } else if (std::find(groups.begin(), groups.end(), group) == groups.end()) {

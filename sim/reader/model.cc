@@ -44,6 +44,7 @@ SelfAttentionConfig ReadAttention(const Block& block, int64_t hidden) {
   config.rope.base = block.Number("rope_theta", config.rope.base, 1);
   config.qk_layernorm = block.Flag("qk_layernorm");
   config.output_gate = block.Flag("output_gate");
+  config.kv_copies = block.Flag("kv_copies");
   return config;
 }
 
@@ -60,19 +61,49 @@ GatedDeltaNetConfig ReadGatedDeltaNet(const Block& block, int64_t hidden) {
   extent("conv_kernel_dim", config.conv_kernel_dim);
   config.num_value_heads = Multiple(block, "num_value_heads", config.num_value_heads,
                                     "num_key_heads", config.num_key_heads);
-  config.mode =
-      block.Choice("mode", config.mode,
-                   {{"UPSTREAM", GdnMode::kUpstream}, {"GATHER_REGION", GdnMode::kGatherRegion}});
+  config.mode = block.Choice("mode", config.mode,
+                             {{"UPSTREAM", GdnMode::kUpstream},
+                              {"GATHER_REGION", GdnMode::kGatherRegion},
+                              {"REPLICA_SCATTERED", GdnMode::kReplicaScattered},
+                              {"REPLICA_DIVIDED", GdnMode::kReplicaDivided}});
+
   config.packing = block.Choice(
       "packing", config.packing,
       {{"MEGATRON", GdnPacking::kMegatron}, {"PER_KEY_HEAD", GdnPacking::kPerKeyHead}});
-  config.decoupled_norm = block.Flag("decoupled_norm");
+  config.decoupled_projections = block.Flag("decoupled_projections");
+  config.conv_bias = block.Flag("conv_bias");
+  config.chunk_size = block.Int("chunk_size", 0, 1, kMaxExtent);
+  config.decoupled_norm =
+      block.Flag("decoupled_norm") || config.decoupled_projections || IsReplica(config.mode);
   config.shared_norm = block.Flag("shared_norm");
   if (config.shared_norm && !config.decoupled_norm) {
     block.Add("shared_norm",
               "shared_norm without decoupled_norm, expected an input norm to share; add "
               "decoupled_norm: true");
   }
+  return config;
+}
+
+LatentAttentionConfig ReadLatentAttention(const Block& block, int64_t hidden) {
+  LatentAttentionConfig config = {.hidden = hidden, .kv_lora_rank = 8};
+  const auto extent = [&](const char* field, int64_t& value) {
+    value = block.Int(field, value, 1, kMaxExtent);
+  };
+  extent("num_heads", config.num_heads);
+  extent("q_lora_rank", config.q_lora_rank);
+  extent("kv_lora_rank", config.kv_lora_rank);
+  extent("qk_head_dim", config.qk_head_dim);
+  extent("qk_pos_emb_head_dim", config.qk_pos_emb_head_dim);
+  extent("v_head_dim", config.v_head_dim);
+  config.qk_pos_emb_head_dim =
+      Multiple(block, "qk_pos_emb_head_dim", config.qk_pos_emb_head_dim, "a pair", 2);
+  config.rope.rotary_dim = config.qk_pos_emb_head_dim;
+  config.rope.base = block.Number("rope_theta", config.rope.base, 1);
+  config.down_projection = block.Choice("down_projection", config.down_projection,
+                                        {{"REPLICATED", DownProjection::kReplicated},
+                                         {"COLUMN_PARALLEL", DownProjection::kColumnParallel}});
+  config.standalone_norms = block.Flag("standalone_norms");
+  config.rotary_key_sum = block.Flag("rotary_key_sum");
   return config;
 }
 
@@ -89,17 +120,45 @@ MlpConfig ReadMlp(const Block& block, int64_t hidden) {
   return config;
 }
 
+// A norm that stands in front is not fused as well.
+void ReadNorms(const Block& block, DecoderLayerConfig& layer) {
+  layer.input_layernorm = block.Flag("input_layernorm");
+  layer.pre_mlp_layernorm = block.Flag("pre_mlp_layernorm");
+  if (layer.input_layernorm) {
+    if (auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer))
+      attention->layer_norm = false;
+    if (auto* gdn = std::get_if<GatedDeltaNetConfig>(&layer.mixer)) gdn->decoupled_norm = true;
+    if (std::holds_alternative<std::monostate>(layer.mixer)) {
+      block.Add("input_layernorm",
+                "input_layernorm without a mixer, expected self_attention or "
+                "linear_attention behind it; take it out");
+    }
+  }
+  if (!layer.pre_mlp_layernorm) return;
+  if (layer.mlp) {
+    layer.mlp->layer_norm = false;
+  } else {
+    block.Add("pre_mlp_layernorm",
+              "pre_mlp_layernorm without mlp, expected an MLP behind it; take it out");
+  }
+}
+
 DecoderLayerConfig ReadLayer(const Block& block, Reading& reading) {
   const int64_t hidden = reading.scenario.model.hidden;
   DecoderLayerConfig layer;
   const std::string mixer = block.Which("mixer");
   layer.mixer = std::monostate();
   if (mixer == "self_attention") layer.mixer = ReadAttention(block.Child(mixer), hidden);
+  if (mixer == "multi_latent_attention")
+    layer.mixer = ReadLatentAttention(block.Child(mixer), hidden);
   if (mixer == "linear_attention") layer.mixer = ReadGatedDeltaNet(block.Child(mixer), hidden);
   if (block.Given("mlp")) layer.mlp = ReadMlp(block.Child("mlp"), hidden);
+  ReadNorms(block, layer);
   if (block.HasMistake() && (mixer.empty() || !layer.mlp)) reading.model_known = false;
   if (mixer.empty() && !layer.mlp) {
-    block.Missing("this layer is empty, expected self_attention, linear_attention or mlp");
+    block.Missing(
+        "this layer is empty, expected self_attention, linear_attention, multi_latent_attention or "
+        "mlp");
   }
   return layer;
 }
@@ -135,6 +194,10 @@ void ReadModel(const Block& root, Reading& reading) {
   }
   for (const Block& layer : layers) model.layers.push_back(ReadLayer(layer, reading));
   if (block.Flag("add_bias_linear")) AddBiases(model);
+  model.embedding_output = block.Choice("embedding_output", model.embedding_output,
+                                        {{"REDUCE_SCATTERED", EmbeddingOutput::kReduceScattered},
+                                         {"SCATTERED", EmbeddingOutput::kScattered},
+                                         {"DIVIDED", EmbeddingOutput::kDivided}});
   model.max_positions = block.Int("max_position_embeddings", 0, 1, kMaxExtent);
 }
 

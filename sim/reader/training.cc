@@ -30,7 +30,8 @@ void ReadOptimizer(const Block& block, OptimizerConfig& optimizer) {
 bool HasQkLayernorm(const ModelConfig& model) {
   return std::any_of(model.layers.begin(), model.layers.end(), [](const DecoderLayerConfig& layer) {
     const auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer);
-    return attention && attention->qk_layernorm;
+    const auto* latent = std::get_if<LatentAttentionConfig>(&layer.mixer);
+    return latent || (attention && attention->qk_layernorm);
   });
 }
 
