@@ -3,6 +3,7 @@
 // that know no cp.
 #include <gtest/gtest.h>
 
+#include "base/status.h"
 #include "comm/transport.h"
 #include "layers/embedding/vocab_parallel.h"
 #include "layers/loss/cross_entropy.h"
