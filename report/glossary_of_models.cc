@@ -103,6 +103,11 @@ std::vector<GlossaryEntry> LayerEntries() {
        .says = "the sequence is gathered before in_proj and sequence parallelism turned off on the "
                "projections for the call: gradients inside are complete",
        .shown_by = "gdn/gamma_flagged"},
+  };
+}
+
+std::vector<GlossaryEntry> VocabularyEntries() {
+  return {
       {.kind = "layer",
        .word = "embedding",
        .says = "rows of the vocabulary are cut; a rank looks up its own range and the terms are "
@@ -118,8 +123,9 @@ std::vector<GlossaryEntry> LayerEntries() {
 
 std::vector<GlossaryEntry> GlossaryOfModels() {
   std::vector<GlossaryEntry> entries = MarkEntries();
-  std::vector<GlossaryEntry> layers = LayerEntries();
-  for (GlossaryEntry& layer : layers) entries.push_back(std::move(layer));
+  for (std::vector<GlossaryEntry> part : {LayerEntries(), VocabularyEntries()}) {
+    for (GlossaryEntry& layer : part) entries.push_back(std::move(layer));
+  }
   return entries;
 }
 
