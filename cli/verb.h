@@ -32,6 +32,7 @@ const std::vector<Verb>& Verbs();
 
 VerbAction DeclareRun(CLI::App& app);
 VerbAction DeclareProve(CLI::App& app);
+VerbAction DeclareAudit(CLI::App& app);
 VerbAction DeclareList(CLI::App& app);
 VerbAction DeclareValidate(CLI::App& app);
 VerbAction DeclareBench(CLI::App& app);

@@ -105,6 +105,7 @@ void ConsoleReporter::WriteCure(const FindingGroup& group, const char* indent) {
 
 std::unique_ptr<Reporter> MakeConsoleReporter(std::ostream& out, const ReporterOptions& options) {
   if (options.proof_only) return MakeProofConsoleReporter(out, options);
+  if (options.audit) return MakeAuditConsoleReporter(out, options);
   return std::make_unique<ConsoleReporter>(out, options);
 }
 

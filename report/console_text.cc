@@ -134,6 +134,14 @@ std::string FailureFooter(const ScenarioResult& result) {
   return text;
 }
 
+std::string AuditSummaryText(const Summary& summary) {
+  return absl::StrCat(
+      summary.interrupted ? "interrupted: what is not listed above was not audited\n" : "",
+      "sumonce: ", summary.params_right, " parameters right, ", summary.params_wrong, " wrong, ",
+      summary.params_undecided, " undecided, ", summary.params_without_evidence,
+      " without evidence\n");
+}
+
 std::string SummaryText(const Summary& summary) {
   return absl::StrCat(
       summary.interrupted ? "interrupted: what is not listed above did not run\n" : "",

@@ -50,6 +50,9 @@ std::vector<std::string> PlainNotes(const ScenarioResult& result);
 // Where the defect or the cure is declared, and how to see it again.
 std::string FailureFooter(const ScenarioResult& result);
 
+// "sumonce: 40 parameters right, 8 wrong, 3 undecided, 0 without evidence".
+std::string AuditSummaryText(const Summary& summary);
+
 // "sumonce: 3 passed, 1 failed, 0 skipped"; the line before says if it was interrupted.
 std::string SummaryText(const Summary& summary);
 

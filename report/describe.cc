@@ -161,7 +161,10 @@ std::string ElapsedText(double elapsed_us) {
   return absl::StrFormat("%.3g s", elapsed_us / 1e6);
 }
 
-std::string NumberText(double value) { return value == 0 ? "0" : absl::StrFormat("%.4g", value); }
+std::string NumberText(double value) {
+  if (std::isnan(value)) return "-";
+  return value == 0 ? "0" : absl::StrFormat("%.4g", value);
+}
 
 std::string ListText(const std::vector<std::string>& items, size_t shown) {
   if (items.size() <= shown) return absl::StrJoin(items, ", ");

@@ -41,8 +41,8 @@ std::string MeshText(const MeshSizes& mesh);
 // "850 us", "12.3 ms", "2.35 s".
 std::string ElapsedText(double elapsed_us);
 
-// An element of a rank table: exactly zero is "0", and nothing else is; otherwise four significant
-// digits.
+// An element of a rank table: exactly zero is "0", and nothing else is; NaN, for a rank without the
+// tensor, is "-"; otherwise four significant digits.
 std::string NumberText(double value);
 
 // "a", "a, b", "a, b and 10 more".

@@ -52,6 +52,8 @@ void ToProto(const Finding& finding, proto::FindingReport& report) {
   CopyTexts(verdict.affected, report.mutable_affected());
   for (const Mechanism mechanism : verdict.consequences)
     report.add_consequences(std::string(Name(mechanism)));
+  CopyTexts(verdict.possible, report.mutable_possible());
+  report.set_decides(ToUtf8(verdict.decides));
 }
 
 void ToProto(const RankTable& table, proto::RankTable& report) {
@@ -88,6 +90,10 @@ void ToProto(const ScenarioResult& result, proto::ScenarioReport& report) {
   CopyTexts(result.statements, report.mutable_statements());
   report.set_reproduce(ToUtf8(result.reproduce));
   report.set_params_right(result.params_right);
+  report.set_params_wrong(result.params_wrong);
+  for (const Verdict& verdict : result.undecided)
+    ToProto(Finding{.verdict = verdict}, *report.add_undecided());
+  report.set_params_without_evidence(result.params_without_evidence);
   for (const RankTable& table : result.tables) ToProto(table, *report.add_tables());
   for (const TextTable& table : result.text_tables) ToProto(table, *report.add_text_tables());
   report.set_skip_reason(ToUtf8(result.skip_reason));

@@ -127,6 +127,7 @@ struct ScenarioResult {
   std::vector<RankTable> tables;
   std::vector<TextTable> text_tables;
   int params_right = 0;
+  int params_wrong = 0;            // of an audit
   std::vector<Verdict> undecided;  // NO_STATEMENT that counts neither way: see Verdict::possible
   int params_without_evidence = 0;
   bool internal_error = false;  // numbers and proof disagree, a broken invariant

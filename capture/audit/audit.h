@@ -37,9 +37,9 @@ struct AuditedParam {
   bool against = false;        // compared with the reference
   double reference_error = 0;  // the worst holder's in the norm, in the first step compared
   std::string not_compared;
-  std::vector<std::pair<int, double>> norms;  // rank and norm of its finalized gradient, first step
-                                              // that decided
-  std::vector<std::string> story;             // --explain: step by step
+  // Rank and norm of its finalized gradient, in the step that decided; and over the reference's.
+  std::vector<std::pair<int, double>> norms, ratios;
+  std::vector<std::string> story;  // --explain: step by step
 };
 
 struct Audit {

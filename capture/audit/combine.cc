@@ -156,6 +156,32 @@ void ListUpstream(std::vector<AuditedParam>& params) {
   }
 }
 
+// The first step before which copies of one weight differ.
+std::optional<int64_t> DriftedBefore(std::span<const ParamJudgement> judgements) {
+  for (const ParamJudgement& judgement : judgements) {
+    if (judgement.weights_drifted) return judgement.step;
+    if (judgement.parted_after) return judgement.step + 1;
+  }
+  return std::nullopt;
+}
+
+// Copies that came apart: a consequence of what was found before, or, where nothing was found, the
+// finding.
+void AddDrift(const ParamGeometry& geometry, std::span<const ParamJudgement> judgements,
+              Verdict& verdict) {
+  const std::optional<int64_t> step = DriftedBefore(judgements);
+  if (!step) return;
+  verdict.evidence.push_back(absl::StrCat("its copies differ before step ", *step));
+  if (verdict.outcome == Outcome::kWrong) return;
+  verdict.outcome = Outcome::kWrong;
+  verdict.mechanism = Mechanism::kReplicaDrift;
+  verdict.axis = geometry.tensor > 1 ? geometry.tensor_axis() : geometry.data_axis;
+  verdict.coefficient = "none: per rank";
+  verdict.step = static_cast<int>(*step);
+  verdict.possible.clear();
+  verdict.decides.clear();
+}
+
 }  // namespace
 
 Verdict VerdictOf(std::span<const Conclusion> conclusions) {
@@ -239,29 +265,13 @@ AuditedParam Combine(const ParamGeometry& geometry, std::span<const ParamJudgeme
   }
   if (verdict.outcome == Outcome::kWrong && decided->replicas_part)
     verdict.consequences.push_back(Mechanism::kReplicaDrift);
-  for (const ParamJudgement& judgement : judgements) {
-    if (!judgement.weights_drifted) continue;
-    const std::string text = absl::StrCat("its copies differ before step ", judgement.step);
-    if (verdict.outcome == Outcome::kWrong && verdict.step < judgement.step) {
-      verdict.evidence.push_back(text);
-      break;
-    }
-    // Nothing that was seen parted them, or they came apart before the capture began.
-    if (verdict.outcome != Outcome::kWrong) {
-      verdict.outcome = Outcome::kWrong;
-      verdict.mechanism = Mechanism::kReplicaDrift;
-      verdict.axis = geometry.tensor_axis();
-      verdict.coefficient = "none: per rank";
-      verdict.step = static_cast<int>(judgement.step);
-      verdict.possible.clear();
-    }
-    verdict.evidence.push_back(text);
-    break;
-  }
+  AddDrift(geometry, judgements, verdict);
   for (int h = 0; h < geometry.count(); ++h) {
     if (!geometry.holders[h].present() || decided->figures.empty()) continue;
     param.norms.emplace_back(geometry.holders[h].rank,
                              std::sqrt(decided->figures[h].finalized_square));
+    if (!decided->ratios.empty() && decided->ratios[h] >= 0)
+      param.ratios.emplace_back(geometry.holders[h].rank, decided->ratios[h]);
   }
   return param;
 }

@@ -32,7 +32,7 @@ class ParamJudge {
     if (!measure_.not_finite.empty()) return NotFinite();
     if (measure_.contributions_missing) return WithoutContributions();
     judgement_.over_tensor = measure_.over_tensor;
-    judgement_.weights_equal = measure_.weights_known && measure_.weights_equal;
+    judgement_.weights_equal = measure_.weights.known && measure_.weights.equal;
     judgement_.replicas_part = measure_.finalized_copies == Likeness::kUnequal;
     FindClasses();
     SUMONCE_ASSIGN_OR_RETURN(buffers_, CheckBuffers(*inputs_.step, inputs_.previous, geometry_,
@@ -87,6 +87,8 @@ class ParamJudge {
     judgement_.reference_error = found.worst_error;
     judgement_.partly_right = figures.rows_right > 0 && figures.rows_wrong > 0;
     judgement_.per_rank = found.per_rank;
+    for (const sumonce::capture::Against& one : figures.finalized)
+      judgement_.ratios.push_back(one.x_square < 0 ? -1 : one.ratio());
     if (found.zero && measure_.contributions_zero) {
       judgement_.no_evidence = true;
       return std::move(judgement_);
@@ -236,8 +238,15 @@ class ParamJudge {
 
   std::string Tensor() const { return std::string(Name(geometry_.tensor_axis())); }
 
+  // Copies that differ after the step; of a parameter that is cut, only copies of one part.
+  void FindPartedAfter(bool replicated) {
+    const WeightFigures& after = measure_.weights_after;
+    judgement_.parted_after = after.known && !(replicated ? after.equal : after.copies_equal);
+  }
+
   void FindClasses() {
-    judgement_.weights_drifted = measure_.weights_known && !measure_.copies_equal;
+    judgement_.weights_drifted = measure_.weights.known && !measure_.weights.copies_equal;
+    FindPartedAfter(false);
     if (geometry_.tensor == 1) {
       classes_ = {GradClass::kPartial};
       return;
@@ -251,9 +260,9 @@ class ParamJudge {
     if (geometry_.cut == CutKnown::kReplicated) replicated = true;
     if (!replicated && inputs_.hint && inputs_.hint->grad_class != GradClass::kUnknown)
       replicated = inputs_.hint->grad_class != GradClass::kShard;
-    if (!replicated && inputs_.first_step && measure_.weights_known && !measure_.weights_constant) {
-      replicated = measure_.weights_equal;
-      Because(measure_.weights_equal
+    if (!replicated && inputs_.first_step && measure_.weights.known && !measure_.weights.constant) {
+      replicated = measure_.weights.equal;
+      Because(measure_.weights.equal
                   ? "its weights are equal on all ranks, so it is replicated"
                   : absl::StrCat("its weights differ along ", Tensor(), ", so it is cut"));
     }
@@ -261,7 +270,8 @@ class ParamJudge {
       classes_ = {GradClass::kShard};
       return;
     }
-    if (replicated && measure_.weights_known) judgement_.weights_drifted = !measure_.weights_equal;
+    if (replicated && measure_.weights.known) judgement_.weights_drifted = !measure_.weights.equal;
+    if (replicated) FindPartedAfter(true);
     OfReplicated(replicated.has_value());
     judgement_.replicas_part |= replicated && measure_.finalized_tensor == Likeness::kUnequal;
   }
@@ -310,7 +320,7 @@ class ParamJudge {
                            lines.unequal, " are not (partial)"));
       return;
     }
-    Because(measure_.weights_known ? "equal weights, and the ranks contribute differently"
+    Because(measure_.weights.known ? "equal weights, and the ranks contribute differently"
                                    : "replicated, and the ranks contribute differently");
   }
 

@@ -32,11 +32,13 @@ struct ParamJudgement {
   bool mixed_lines = false;    // some rows or columns complete, others partial
   bool replicas_part = false;  // copies of one weight got different gradients
   Likeness over_tensor = Likeness::kUnknown;
+  bool parted_after = false;     // and after it
   bool weights_drifted = false;        // copies of one weight differ before this step
   bool weights_equal = false;          // known to be equal
   std::vector<HolderFigures> figures;  // by holder
   bool against = false;                // compared with a reference
   std::string not_compared;            // why not, although one was given
+  std::vector<double> ratios;          // by holder, of the reference's norm; negative: absent
   double reference_error = 0;          // the worst holder's, relative
   bool partly_right = false;           // some rows are the reference's, others are not
 };

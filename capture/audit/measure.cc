@@ -36,7 +36,7 @@ double Smallest(DType dtype) {
 // What is known of one holder's tensors.
 struct Source {
   const TensorFile* file = nullptr;  // null: absent
-  StoredTensor contribution, finalized, weight;
+  StoredTensor contribution, finalized, weight, weight_after;
   int64_t owned_begin = 0, owned_end = 0;
   int64_t finalized_begin = 0;  // the element of the parameter that f begins with
 };
@@ -78,7 +78,8 @@ class Measurer {
     for (int64_t begin = 0; begin < measure_.elements; begin += chunk_)
       SUMONCE_RETURN_IF_ERROR(Process(begin, std::min(chunk_, measure_.elements - begin)));
     Conclude();
-    SUMONCE_RETURN_IF_ERROR(CompareWeights());
+    SUMONCE_RETURN_IF_ERROR(CompareWeights(&Source::weight, measure_.weights));
+    SUMONCE_RETURN_IF_ERROR(CompareWeights(&Source::weight_after, measure_.weights_after));
     return std::move(measure_);
   }
 
@@ -91,6 +92,7 @@ class Measurer {
     const int contribution = step_.KindNumber("contribution");
     const int finalized = step_.KindNumber("finalized");
     const int weight = step_.KindNumber("weight");
+    const int weight_after = step_.KindNumber("weight_after");
     sources_.resize(holders());
     measure_.holders.resize(holders());
     std::vector<std::string> shapes;
@@ -102,6 +104,7 @@ class Measurer {
       source.contribution = step_.Find(holder.rank, holder.param, contribution);
       source.finalized = step_.Find(holder.rank, holder.param, finalized);
       source.weight = step_.Find(holder.rank, holder.param, weight);
+      source.weight_after = step_.Find(holder.rank, holder.param, weight_after);
       const bool has_contribution = source.contribution.present();
       if (!has_contribution) measure_.contributions_missing = true;
       const std::vector<int64_t> shape =
@@ -355,60 +358,59 @@ class Measurer {
 
   // Weights are compared byte by byte: replicas are copies. Each with the first one at its place
   // along the tensor axis, and those with one another.
-  absl::Status CompareWeights() {
+  using WeightOf = StoredTensor Source::*;
+  absl::Status CompareWeights(WeightOf weight, WeightFigures& figures) {
     std::vector<const Source*> first_at(geometry_.tensor);
     const Source* base = nullptr;
     for (int h = 0; h < holders(); ++h) {
       const Source& source = sources_[h];
       if (!source.file) continue;
-      if (!source.weight.present() || source.weight.count != measure_.elements)
-        return absl::OkStatus();
+      const StoredTensor& tensor = source.*weight;
+      if (!tensor.present() || tensor.count != measure_.elements) return absl::OkStatus();
       if (base == nullptr) base = &source;
-      if (source.weight.dtype != base->weight.dtype) return absl::OkStatus();
+      if (tensor.dtype != (base->*weight).dtype) return absl::OkStatus();
       const Source*& first = first_at[geometry_.TensorOf(h)];
       if (first == nullptr) first = &source;
     }
     if (base == nullptr || measure_.elements == 0) return absl::OkStatus();
-    measure_.weights_known = measure_.weights_constant = true;
-    measure_.weights_equal = measure_.copies_equal = true;
-    SUMONCE_RETURN_IF_ERROR(CheckConstant(*base));
+    figures.known = figures.constant = figures.equal = figures.copies_equal = true;
+    SUMONCE_RETURN_IF_ERROR(CheckConstant(*base, base->*weight, figures.constant));
     for (int h = 0; h < holders(); ++h) {
       const Source& source = sources_[h];
       const Source* first = first_at[geometry_.TensorOf(h)];
       if (!source.file || &source == first) continue;
-      SUMONCE_RETURN_IF_ERROR(CompareWeight(source, *first, measure_.copies_equal));
+      SUMONCE_RETURN_IF_ERROR(CompareWeight(weight, source, *first, figures.copies_equal));
     }
     for (const Source* first : first_at) {
       if (first != nullptr && first != base)
-        SUMONCE_RETURN_IF_ERROR(CompareWeight(*first, *base, measure_.weights_equal));
+        SUMONCE_RETURN_IF_ERROR(CompareWeight(weight, *first, *base, figures.equal));
     }
-    measure_.weights_equal = measure_.weights_equal && measure_.copies_equal;
+    figures.equal = figures.equal && figures.copies_equal;
     return absl::OkStatus();
   }
 
-  absl::Status CompareWeight(const Source& a, const Source& b, bool& equal) {
-    const int64_t all = a.weight.bytes();
+  absl::Status CompareWeight(WeightOf weight, const Source& a, const Source& b, bool& equal) {
+    const int64_t all = (a.*weight).bytes();
     std::vector<char> x(std::min(all, kWeightBytes)), y(x.size());
     for (int64_t begin = 0; begin < all && equal; begin += kWeightBytes) {
       const int64_t bytes = std::min(kWeightBytes, all - begin);
-      SUMONCE_RETURN_IF_ERROR(a.file->ReadBytes(a.weight.offset + begin, bytes, x.data()));
-      SUMONCE_RETURN_IF_ERROR(b.file->ReadBytes(b.weight.offset + begin, bytes, y.data()));
+      SUMONCE_RETURN_IF_ERROR(a.file->ReadBytes((a.*weight).offset + begin, bytes, x.data()));
+      SUMONCE_RETURN_IF_ERROR(b.file->ReadBytes((b.*weight).offset + begin, bytes, y.data()));
       equal = std::memcmp(x.data(), y.data(), bytes) == 0;
     }
     return absl::OkStatus();
   }
 
-  absl::Status CheckConstant(const Source& source) {
-    const int64_t all = source.weight.bytes();
-    const int64_t size = SizeOf(source.weight.dtype);
+  absl::Status CheckConstant(const Source& source, const StoredTensor& weight, bool& constant) {
+    const int64_t all = weight.bytes();
+    const int64_t size = SizeOf(weight.dtype);
     std::vector<char> first(size), bytes(std::min(all, kWeightBytes));
-    for (int64_t begin = 0; begin < all && measure_.weights_constant; begin += kWeightBytes) {
+    for (int64_t begin = 0; begin < all && constant; begin += kWeightBytes) {
       const int64_t count = std::min(kWeightBytes, all - begin);
-      SUMONCE_RETURN_IF_ERROR(
-          source.file->ReadBytes(source.weight.offset + begin, count, bytes.data()));
+      SUMONCE_RETURN_IF_ERROR(source.file->ReadBytes(weight.offset + begin, count, bytes.data()));
       if (begin == 0) std::copy_n(bytes.begin(), size, first.begin());
-      for (int64_t at = 0; at < count && measure_.weights_constant; at += size)
-        measure_.weights_constant = std::memcmp(bytes.data() + at, first.data(), size) == 0;
+      for (int64_t at = 0; at < count && constant; at += size)
+        constant = std::memcmp(bytes.data() + at, first.data(), size) == 0;
     }
     return absl::OkStatus();
   }

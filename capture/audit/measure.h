@@ -49,6 +49,14 @@ struct LineCounts {
   int64_t unequal = 0;
 };
 
+// Weights of all present holders, compared to the last bit.
+struct WeightFigures {
+  bool known = false;         // every present holder has it
+  bool copies_equal = false;  // along data and copies
+  bool equal = false;         // over the whole grid
+  bool constant = false;      // all elements are one number
+};
+
 struct Measure {
   int64_t elements = 0;
   std::vector<int64_t> shape;
@@ -68,11 +76,8 @@ struct Measure {
   std::array<bool, kNumFits> fits = {};
   // Holders that a fit could be asked of: all its terms are there.
   std::array<int, kNumFits> checked = {};
-  int64_t mismatched = 0;      // elements that the best of own, sum and avg does not fit
-  bool weights_known = false;  // every present holder has the weight
-  bool copies_equal = false;   // along data and copies, to the last bit
-  bool weights_equal = false;  // over the whole grid, to the last bit
-  bool weights_constant = false;
+  int64_t mismatched = 0;                // elements that the best of own, sum and avg does not fit
+  WeightFigures weights, weights_after;  // before the step, and after it
   LineCounts rows, columns;
 };
 
