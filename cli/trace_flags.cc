@@ -32,11 +32,9 @@ void AddTrace(CLI::App& app, TraceFlags& flags) {
   app.add_option("--trace", flags.dirs,
                  "Prove a recorded step instead: folders of traces (docs/TRACE.md)")
       ->type_name("DIR");
-  app.add_option(
-         "--explain", flags.explain,
-         "With --trace: the operations where the state of this parameter's gradient changed")
-      ->type_name("PARAM")
-      ->needs("--trace");
+  app.add_option("--explain", flags.explain,
+                 "The operations where the state of this parameter's gradient changed")
+      ->type_name("PARAM");
 }
 
 int ProveTraceDirs(const TraceFlags& flags, const OutputFlags& output, Context& context) {

@@ -71,7 +71,7 @@ std::string FailureLines(const ScenarioResult& result) {
 std::vector<std::string> ParamNames(const FindingGroup& group) {
   std::vector<std::string> names;
   for (const std::string& param : group.params)
-    names.push_back(param.empty() ? "the run itself" : param);
+    names.push_back(param.empty() ? SubjectOf(group.first->verdict) : param);
   return names;
 }
 

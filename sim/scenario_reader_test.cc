@@ -180,8 +180,9 @@ std::vector<Broken> BrokenNames() {
              ":13:61: error: marks: unknown value TOGGLE_RESTORE, expected KEEP, "
              "TOGGLE_AND_RESTORE or LEAVE_OFF; did you mean \"TOGGLE_AND_RESTORE\"?"},
       Broken{"mark: SEQUENCE_PARALLEL rank", "mark: SEQUENCE_PARALEL rank",
-             ":12:59: error: mark: unknown value SEQUENCE_PARALEL, expected SEQUENCE_PARALLEL or "
-             "AVERAGE_GRADIENTS_ACROSS_TP_DOMAIN; did you mean \"SEQUENCE_PARALLEL\"?"},
+             ":12:59: error: mark: unknown value SEQUENCE_PARALEL, expected SEQUENCE_PARALLEL, "
+             "AVERAGE_GRADIENTS_ACROSS_TP_DOMAIN or TENSOR_MODEL_PARALLEL; did you mean "
+             "\"SEQUENCE_PARALLEL\"?"},
       Broken{
           "sequence_parallel_sum", "sequence_paralel_sum",
           ":15:22: error: rule: unknown \"sequence_paralel_sum\" of megatron_core_0_16, expected "
@@ -326,6 +327,14 @@ TEST_F(ScenarioReaderTest, AFactorThatRoundingsHideIsRefused) {
   EXPECT_THAT(MistakesOf(std::string(kValid) +
                          "defect { scale_gradient { param: \"*\" factor: 1.0000000000001 } }\n"),
               ElementsAre(HasSubstr("error: factor: it differs from 1 by 9.99201e-14, which")));
+}
+
+TEST_F(ScenarioReaderTest, ExpectationsThatContradictAreRefused) {
+  EXPECT_THAT(
+      MistakesOf(std::string(kValid) + "expect { param: \"*.lora_B\" mechanism: DOUBLE_SUM }\n"
+                                       "expect { param: \"*.lora_B\" mechanism: REPLICA_DRIFT }\n"
+                                       "expect { param: \"*.lora_B\" outcome: RIGHT }\n"),
+      ElementsAre(HasSubstr(":20:1: error: expect contradicts that of line 18 on the same")));
 }
 
 TEST_F(ScenarioReaderTest, KnowsEveryMechanismOfTheSchema) {

@@ -15,6 +15,8 @@ main() {
   cd "$source" || exit 1
   founding_cases
   costs
+  configs
+  chain
   machine_readable
   replay
   sizes
@@ -77,6 +79,34 @@ costs() {
   says err "ranks of a bench" "fake_nccl_tcp can run 8 ranks here, and 16 are asked for"
   expect 4 "no size" "$sumonce" bench --max 4X
   says err "no size" "'4X': expected 1 byte to 64G"
+}
+
+chain() {
+  local gamma=decoder.layers.0.self_attention.in_proj.layer_norm_weight
+  expect 0 chain "$sumonce" prove gdn/gamma_flagged --explain $gamma
+  says out chain "decoder.layers.0.self_attention.in_proj/Linear#0 backward: tp: P(k)"
+  says out chain "decoder.layers.0.self_attention.in_proj/Copy#0 backward: tp: E"
+  says out chain "finalizer tensor_parallel: tp: E, times tp"
+  expect 4 "chain of nothing" "$sumonce" prove gdn/gamma_flagged --explain ${gamma}s
+  says err "chain of nothing" "did you mean '$gamma'?"
+}
+
+configs() {
+  mkdir -p "$work/model"
+  cat >"$work/model/config.json" <<'EOF'
+{"model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 8,
+ "head_dim": 128, "intermediate_size": 3072, "vocab_size": 151936, "hidden_act": "silu"}
+EOF
+  echo '{"r": 8, "target_modules": ["q_proj", "o_proj"]}' >"$work/model/adapter_config.json"
+  expect 0 config "$sumonce" prove "$work/model" --adapter "$work/model" --tp 2,4 --scenario-out "$work/model.textproto"
+  says out config "PASS  model[tp=4]  tp=4 dp=2"
+  says out config "8 parameters RIGHT, for every size of the axes"
+  says err config "note: the vocabulary of 151936 is padded to 152064"
+  expect 0 "config as a scenario" "$sumonce" prove "$work/model.textproto" --at tp=8
+  says out "config as a scenario" "8 parameters RIGHT"
+  echo '{"num_experts": 4}' >"$work/model/config.json"
+  expect 4 "no config" "$sumonce" prove "$work/model"
+  says err "no config" "config.json: error: num_experts: 4: experts are not modelled yet"
 }
 
 founding_cases() {
