@@ -247,6 +247,13 @@ void WriteExpectations(const Excerpt& excerpt, const Statements& statements, std
   out += cures;
 }
 
+// A parameter whose gradient arrives wrong may be called by its own rows, too.
+bool Shows(const ParamStatement& statement, Mechanism mechanism) {
+  if (statement.proof.outcome != Outcome::kWrong) return false;
+  const bool arrives = mechanism == Mechanism::kMixedUse || mechanism == Mechanism::kUpstream;
+  return statement.proof.mechanism == mechanism || (arrives && !statement.head.empty());
+}
+
 }  // namespace
 
 Faults FaultsOf(const Statements& statements) {
@@ -265,9 +272,8 @@ absl::StatusOr<std::string> ScenarioText(const Statements& statements, const Fau
   }
   for (const auto& [name, mechanism] : faults) {
     const auto found = statements.params.find(name);
-    const bool shown =
-        found != statements.params.end() && found->second.proof.outcome == Outcome::kWrong &&
-        found->second.proof.mechanism == mechanism && statements.map.params.contains(name);
+    const bool shown = found != statements.params.end() && statements.map.params.contains(name) &&
+                       Shows(found->second, mechanism);
     if (shown) continue;
     const std::string why = found == statements.params.end() ? "it is not in the manifest"
                             : found->second.proof.outcome == Outcome::kNoStatement
