@@ -170,7 +170,7 @@ own_jobs() {
   local captures=tests/data/captures case
   expect 1 "lint lora" "$sumonce" lint $captures/lora-replica-bug
   says out "lint lora" "MISSING_SUM over tp, coefficient none: per rank"
-  says out "lint lora" "lora_B.default.weight  4      partial  SUM          none         MISSING_SUM"
+  says out "lint lora" "lora_B.default.weight  4      partial  SUM     none    MISSING_SUM"
   says out "lint lora" "set sequence_parallel = True on the parameter decoder.layers.0.self_attention.linear_proj.lora_B"
   says out "lint lora" "(cure tried: right, in the proof, for every tp)"
   expect 1 "lint gamma" "$sumonce" lint $captures/gdn-gamma-tp2-bug
