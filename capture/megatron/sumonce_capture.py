@@ -7,7 +7,7 @@ Around the job's own finalize_model_grads each rank takes every parameter's main
 and the module classes, mesh, groups and config, and writes captures/step-0001/rank-00000.safetensors and so on
 (docs/capture-format.md). Nothing of the training changes, its random numbers included. Needs PyTorch, safetensors and
 Megatron-Core (tried with 0.12 to 0.19), and works through whatever calls the finalizer: mcore-bridge, ms-swift, NeMo."""
-import atexit, contextlib, fnmatch, functools, importlib, importlib.metadata, json, os, re, sys, zlib
+import atexit, contextlib, fnmatch, functools, importlib, importlib.metadata, json, math, os, re, sys, zlib
 from pathlib import Path
 from unittest import mock
 
@@ -112,7 +112,7 @@ class Capture:
     def _finalize(self, original, model, num_tokens=None, *args, **kwargs):
         self.flush()
         late = self._know(model)
-        if chunks_of(model)[0] is not self._model.chunks[0]:  # in a job with several models
+        if model[0] is not self._model.chunks[0]:  # in a job with several models
             return original(model, num_tokens, *args, **kwargs)
         self.step += 1
         if not self.choice.has_step(self.step) or (late and self._already_reduced()):
@@ -139,7 +139,7 @@ class Capture:
                 "clip_grad": optimizer.get("clip_grad"), "loss_weights": microbatches()})
         except CaptureError as error:
             print(f"sumonce_capture: error: {error}. Nothing more is captured.", file=sys.stderr)
-            self.choice.end()
+            self.choice = Choice([], [], None)
         if self.choice.is_over(step):
             self.close()
 
@@ -147,7 +147,7 @@ class Capture:
         """Whether the model was not known before."""
         if self._model is not None:
             return False
-        self._model = Model(chunks_of(model))
+        self._model = Model([model] if isinstance(model, torch.nn.Module) else list(model))
         self.choice.check([n for n, _ in self._model.parameters])
         for group in self._model.bucket_groups:
             if group.ddp_config.overlap_grad_reduce and not self.manifest_only:
@@ -297,10 +297,6 @@ def reduces_in_backward(group):
     return group.ddp_config.overlap_grad_reduce and not getattr(group, "is_first_batch", False)
 
 
-def chunks_of(model):
-    return list(model) if isinstance(model, (list, tuple)) else [model]
-
-
 def main_grad(parameter):
     gradient = getattr(parameter, "main_grad", None)
     return parameter.grad if gradient is None else gradient
@@ -386,9 +382,6 @@ class Choice:
     def is_over(self, step):
         return self._every is None and all(s <= step for s in self._steps)
 
-    def end(self):
-        self._steps, self._every = set(), None
-
     def has_name(self, name):
         return any(fnmatch.fnmatchcase(name, glob) for glob in self._globs)
 
@@ -433,7 +426,12 @@ def described(parameters):
 def plain(config):
     """The switches, numbers and words of a configuration object."""
     fields = {} if config is None else vars(config)
-    return {k: v for k, v in fields.items() if isinstance(v, PLAIN[:4]) and not k.startswith("_")}
+    return {k: v if is_known(v) else str(v) for k, v in fields.items() if isinstance(v, PLAIN[:4]) and not k.startswith("_")}
+
+
+def is_known(value):
+    """Whether JSON has a word for it; null is none."""
+    return value is not None and value == value and value not in (math.inf, -math.inf)
 
 
 def modules_of(model, name_of):
@@ -485,15 +483,16 @@ def claim_folder(out, force):
 
 
 def write_rank(out, step, tensors, metadata):
-    """The file is there only when it is complete."""
-    rank, size = world()
-    metadata |= {"format": "sumonce-capture", "version": "1", "case": out.resolve().name, "step": step, "rank": rank,
-                 "world_size": size}
+    """The file is there only when it is complete. What is not known is left out, or null where leaving it out says something."""
+    (rank, size), nullable = world(), ("layout", "placements", "tied", "owned")
+    metadata = {"format": "sumonce-capture", "version": "1", "case": out.resolve().name, "step": step, "rank": rank,
+                "world_size": size} | {k: v for k, v in metadata.items() if is_known(v) or k in nullable}
     path = out / f"step-{step:04d}" / f"rank-{rank:05d}.safetensors"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
-        save_file(tensors, part, {k: v if isinstance(v, str) else json.dumps(v, sort_keys=True) for k, v in metadata.items()})
+        texts = {k: v if isinstance(v, str) else json.dumps(v, sort_keys=True, allow_nan=False) for k, v in metadata.items()}
+        save_file(tensors, part, texts)
         os.replace(part, path)
     except Exception as error:  # of the file system, or safetensors' own
         raise CaptureError(f"{path} could not be written ({error}): is there space, and may this process write there? params= and "

@@ -6,7 +6,7 @@
 Of every parameter each rank takes its own gradient of each backward pass, before any communication; what it has when the
 optimizer steps or the gradients are clipped; and the weight. It writes captures/step-0001/rank-00000.safetensors and so on
 (docs/capture-format.md). Nothing of the training changes. Needs PyTorch (tried with 2.15) and safetensors."""
-import atexit, contextlib, fnmatch, functools, importlib.metadata, json, os, re, sys
+import atexit, contextlib, fnmatch, functools, importlib.metadata, json, math, os, re, sys
 from pathlib import Path
 from unittest import mock
 
@@ -86,11 +86,11 @@ class Capture:
         def clip(parameters, max_norm, *args, **kwargs):
             parameters = parameters if isinstance(parameters, torch.Tensor) else list(parameters)
             self.gradients_are_final()
-            norm = original(parameters, max_norm, *args, **kwargs)
-            norm = next((n for n in (norm, *args, kwargs.get("total_norm")) if isinstance(n, torch.Tensor)), None)
+            result = original(parameters, max_norm, *args, **kwargs)
+            norm = next((n for n in (result, *args, kwargs.get("total_norm")) if isinstance(n, torch.Tensor)), None)
             if self.choice.has_step(self.step) and norm is not None and self._norm[0] is None:
                 self._norm = float(norm.full_tensor() if isinstance(norm, DTensor) else norm), float(max_norm)
-            return norm
+            return result
         return clip
 
     def _arm(self):
@@ -137,7 +137,7 @@ class Capture:
             write_rank(self.out, self.step, tensors, self._metadata())
         except CaptureError as error:
             print(f"sumonce_capture_torch: error: {error}. Nothing more is captured.", file=sys.stderr)
-            self.choice.end()
+            self.choice = Choice([], [], None)
 
     def _next(self):
         over = self.choice.is_over(self.step)
@@ -260,9 +260,6 @@ class Choice:
     def is_over(self, step):
         return self._every is None and all(s <= step for s in self._steps)
 
-    def end(self):
-        self._steps, self._every = set(), None
-
     def has_name(self, name):
         return any(fnmatch.fnmatchcase(name, glob) for glob in self._globs)
 
@@ -307,7 +304,12 @@ def described(parameters):
 def plain(config):
     """The switches, numbers and words of a configuration object."""
     fields = {} if config is None else vars(config)
-    return {k: v for k, v in fields.items() if isinstance(v, PLAIN[:4]) and not k.startswith("_")}
+    return {k: v if is_known(v) else str(v) for k, v in fields.items() if isinstance(v, PLAIN[:4]) and not k.startswith("_")}
+
+
+def is_known(value):
+    """Whether JSON has a word for it; null is none."""
+    return value is not None and value == value and value not in (math.inf, -math.inf)
 
 
 def modules_of(model, name_of):
@@ -359,15 +361,16 @@ def claim_folder(out, force):
 
 
 def write_rank(out, step, tensors, metadata):
-    """The file is there only when it is complete."""
-    rank, size = world()
-    metadata |= {"format": "sumonce-capture", "version": "1", "case": out.resolve().name, "step": step, "rank": rank,
-                 "world_size": size}
+    """The file is there only when it is complete. What is not known is left out, or null where leaving it out says something."""
+    (rank, size), nullable = world(), ("layout", "placements", "tied", "owned")
+    metadata = {"format": "sumonce-capture", "version": "1", "case": out.resolve().name, "step": step, "rank": rank,
+                "world_size": size} | {k: v for k, v in metadata.items() if is_known(v) or k in nullable}
     path = out / f"step-{step:04d}" / f"rank-{rank:05d}.safetensors"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
-        save_file(tensors, part, {k: v if isinstance(v, str) else json.dumps(v, sort_keys=True) for k, v in metadata.items()})
+        texts = {k: v if isinstance(v, str) else json.dumps(v, sort_keys=True, allow_nan=False) for k, v in metadata.items()}
+        save_file(tensors, part, texts)
         os.replace(part, path)
     except Exception as error:  # of the file system, or safetensors' own
         raise CaptureError(f"{path} could not be written ({error}): is there space, and may this process write there? params= and "

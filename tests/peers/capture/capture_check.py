@@ -55,7 +55,7 @@ def owned(metadata, name, size):
 def meta(file):
     def parsed(value):
         try:
-            return json.loads(value)
+            return json.loads(value, parse_constant=lambda word: sys.exit(f"{word} is no JSON"))
         except ValueError:
             return value
     return {k: parsed(v) for k, v in file.metadata().items()}

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import tempfile
+import types
 import unittest
 from pathlib import Path
 
@@ -174,6 +175,16 @@ class InAJob(unittest.TestCase):
         self.watch(steps=[1, 2])
         self.train(2)
         self.assertEqual(["modules" in metadata(self.out / f) for f in self.files()], [True, False])
+
+    def test_says_only_what_it_knows_and_what_json_has_words_for(self):
+        self.model.config = types.SimpleNamespace(limit=float("inf"), layers=2, name="net", inner=object())
+        self.watch()
+        self.model(torch.arange(8)[None]).square().sum().backward()
+        self.optimizer.step()  # without clipping there is no norm
+        about = metadata(self.out / "step-0001/rank-00000.safetensors")
+        self.assertEqual(about["config"], {"limit": "inf", "layers": 2, "name": "net"})
+        self.assertFalse({"grad_norm", "clip_grad"} & about.keys())
+        self.assertEqual({k for k, v in about.items() if v is None}, {"layout", "placements", "tied", "owned"})
 
     def test_training_is_the_same_bit_for_bit(self):
         self.watch(steps=[1, 2])
