@@ -40,23 +40,24 @@ std::vector<GlossaryEntry> DefectEntries() {
   };
 }
 
-GlossaryEntry Fault(const char* word, const char* says, const char* shown_by) {
+GlossaryEntry FaultEntry(const char* word, const char* says, const char* shown_by) {
   return {.kind = "fault", .word = word, .says = says, .shown_by = shown_by};
 }
 
 std::vector<GlossaryEntry> FaultEntries() {
   return {
-      Fault("LATE", "the call starts late; no result may depend on it", "transport/late_rank"),
-      Fault("STALE_BUFFER", "the rank sends what it sent in the call before",
-            "transport/stale_contribution"),
-      Fault("SWAPPED_BUFFER", "two ranges of elements are sent in each other's places",
-            "transport/swapped_buffer"),
-      Fault("DROPPED_CONTRIBUTION", "the rank sends zeros", "transport/dropped_contribution"),
-      Fault("DOUBLED_CONTRIBUTION", "the rank sends twice its values",
-            "transport/doubled_contribution"),
-      Fault("FLIPPED_BIT", "one bit of what is sent is flipped", "transport/flipped_bit"),
-      Fault("REORDERED", "the call is made after the rank's next one", "transport/reordered_calls"),
-      Fault("KILLED", "the rank ends at the call", "transport/killed_rank"),
+      FaultEntry("LATE", "the call starts late; no result may depend on it", "transport/late_rank"),
+      FaultEntry("STALE_BUFFER", "the rank sends what it sent in the call before",
+                 "transport/stale_contribution"),
+      FaultEntry("SWAPPED_BUFFER", "two ranges of elements are sent in each other's places",
+                 "transport/swapped_buffer"),
+      FaultEntry("DROPPED_CONTRIBUTION", "the rank sends zeros", "transport/dropped_contribution"),
+      FaultEntry("DOUBLED_CONTRIBUTION", "the rank sends twice its values",
+                 "transport/doubled_contribution"),
+      FaultEntry("FLIPPED_BIT", "one bit of what is sent is flipped", "transport/flipped_bit"),
+      FaultEntry("REORDERED", "the call is made after the rank's next one",
+                 "transport/reordered_calls"),
+      FaultEntry("KILLED", "the rank ends at the call", "transport/killed_rank"),
   };
 }
 
