@@ -37,18 +37,22 @@ DecoderLayer::DecoderLayer(const Builder& builder, const DecoderLayerConfig& con
   } else if (latent) {
     latent_attention_ = std::make_unique<LatentAttention>(mixer, *latent);
   }
-  if (!config.mlp) return;
-  if (config.pre_mlp_layernorm) {
-    pre_mlp_layernorm_ =
-        std::make_unique<RmsNormLayer>(builder.Child("pre_mlp_layernorm"), config.mlp->hidden);
+  if ((config.pre_mlp_layernorm && config.mlp) || config.shared_expert) {
+    const int64_t hidden = config.mlp ? config.mlp->hidden : config.shared_expert->mlp.hidden;
+    pre_mlp_layernorm_ = std::make_unique<RmsNormLayer>(builder.Child("pre_mlp_layernorm"), hidden);
   }
-  mlp_ = std::make_unique<Mlp>(builder.Child("mlp"), *config.mlp);
+  if (config.mlp) mlp_ = std::make_unique<Mlp>(builder.Child("mlp"), *config.mlp);
+  if (config.shared_expert) {
+    shared_expert_ = std::make_unique<SharedExpert>(builder.Child("mlp").Child("shared_experts"),
+                                                    *config.shared_expert);
+  }
 }
 
 Value DecoderLayer::Forward(Tape& tape, Value x) {
   Tape::Scope scope(tape, name_);
   if (attention_ || gated_delta_net_ || latent_attention_) x = Add(tape, x, Mixed(tape, x));
   if (mlp_) x = Add(tape, x, MlpOf(tape, x));
+  if (shared_expert_) x = Add(tape, x, SharedExperts(tape, x));
   return x;
 }
 
@@ -64,11 +68,18 @@ Value DecoderLayer::MlpOf(Tape& tape, Value x) {
   return mlp_->Forward(tape, x);
 }
 
+Value DecoderLayer::SharedExperts(Tape& tape, Value x) {
+  x = pre_mlp_layernorm_->Forward(tape, x);
+  Tape::Scope scope(tape, "mlp");
+  return shared_expert_->Forward(tape, x);
+}
+
 void DecoderLayer::CollectModules(std::vector<ToggleableModule>& modules) {
   if (attention_) attention_->CollectModules(modules);
   if (gated_delta_net_) gated_delta_net_->CollectModules(modules);
   if (latent_attention_) latent_attention_->CollectModules(modules);
   if (mlp_) mlp_->CollectModules(modules);
+  if (shared_expert_) shared_expert_->CollectModules(modules);
 }
 
 }  // namespace sumonce

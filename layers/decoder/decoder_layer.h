@@ -9,6 +9,7 @@
 #include "layers/attention/self_attention.h"
 #include "layers/gated_delta_net/gated_delta_net.h"
 #include "layers/mlp/mlp.h"
+#include "layers/mlp/shared_expert.h"
 #include "layers/module.h"
 #include "layers/norm/rms_norm.h"
 
@@ -23,6 +24,9 @@ struct DecoderLayerConfig {
   // none fused then.
   bool input_layernorm = false;
   bool pre_mlp_layernorm = false;
+  // Instead of an MLP: a mixture of experts' shared one (of its experts only this), behind
+  // pre_mlp_layernorm.
+  std::optional<SharedExpertConfig> shared_expert;
 };
 
 // x1 = x + mixer(x), y = x1 + mlp(x1); the norms are fused in the column-parallel linears, but
@@ -38,6 +42,7 @@ class DecoderLayer {
  private:
   Value Mixed(Tape& tape, Value x);
   Value MlpOf(Tape& tape, Value x);
+  Value SharedExperts(Tape& tape, Value x);
 
   std::string name_;
   std::unique_ptr<RmsNormLayer> input_layernorm_;
@@ -46,6 +51,7 @@ class DecoderLayer {
   std::unique_ptr<LatentAttention> latent_attention_;
   std::unique_ptr<RmsNormLayer> pre_mlp_layernorm_;
   std::unique_ptr<Mlp> mlp_;
+  std::unique_ptr<SharedExpert> shared_expert_;
 };
 
 }  // namespace sumonce
