@@ -170,7 +170,7 @@ own_jobs() {
   local captures=tests/data/captures case
   expect 1 "lint lora" "$sumonce" lint $captures/lora-replica-bug
   says out "lint lora" "MISSING_SUM over tp, coefficient none: per rank"
-  says out "lint lora" "lora_B.default.weight  4      partial  SUM          none         MISSING_SUM"
+  says out "lint lora" "lora_B.default.weight  4      partial  SUM     none    MISSING_SUM"
   says out "lint lora" "set sequence_parallel = True on the parameter decoder.layers.0.self_attention.linear_proj.lora_B"
   says out "lint lora" "(cure tried: right, in the proof, for every tp)"
   expect 1 "lint gamma" "$sumonce" lint $captures/gdn-gamma-tp2-bug
@@ -199,7 +199,7 @@ own_jobs() {
 adapters_and_files() {
   local adapters=tests/data/adapters a=tests/data/adapters/peft-healthy/adapter_model.safetensors
   expect 0 inspect "$sumonce" inspect $adapters/peft-healthy $adapters/untrained $adapters/lora-replica-fixed
-  says out inspect "8 factors of"
+  says out inspect "16 factors of 8 modules in 2 layers, r 4, scaling 2 (lora_alpha / r)"
   says out inspect "every lora_B is zero: the adapter was not trained"
   says out inspect "not to be seen here: whether the copies of a factor were equal"
   expect 1 "inspect bug" "$sumonce" inspect $adapters/lora-replica-bug
