@@ -10,7 +10,7 @@ struct SmallFloat {
   int exponent_bits = 8, fraction_bits = 7;
   int bias = 127;
   bool infinities = true;  // else only one code a sign is no number: NaN
-  uint32_t nan = 0x7fc0;   // the positive quiet one
+  uint32_t nan = 0x7fc0;   // the positive one that every NaN becomes; libraries differ
 
   uint32_t largest() const;  // the code of the largest finite value
 };
@@ -20,7 +20,7 @@ inline constexpr SmallFloat kFloat16 = {5, 10, 15, true, 0x7e00};
 // OCP 8-bit formats (Micikevicius et al. 2022): e4m3 "fn" without infinities, largest 448; e5m2 as
 // IEEE 754 would have it, largest 57344.
 inline constexpr SmallFloat kFloat8E4M3 = {4, 3, 7, false, 0x7f};
-inline constexpr SmallFloat kFloat8E5M2 = {5, 2, 15, true, 0x7e};
+inline constexpr SmallFloat kFloat8E5M2 = {5, 2, 15, true, 0x7f};
 
 // What is beyond the largest finite value after rounding, infinities included.
 enum class Overflow : uint8_t {

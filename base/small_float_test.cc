@@ -38,8 +38,10 @@ TEST_P(SmallFloatGolden, RoundsAsStored) {
   }
 }
 
+// Of the 8-bit formats every code is stored.
 TEST_P(SmallFloatGolden, ValuesOfCodesAreAsStored) {
-  if (!golden_.Has("table.value")) GTEST_SKIP() << "a table is stored for the 8-bit formats only";
+  EXPECT_EQ(golden_.Has("table.value"), GetParam().format.nan < 0x100);
+  if (!golden_.Has("table.value")) return;
   const std::vector<double> value = Column("table.value"), kind = Column("table.class");
   const std::vector<double> sign = Column("table.sign");
   for (uint32_t code = 0; code < value.size(); ++code) {

@@ -98,8 +98,9 @@ void AddCollectives(const ProofRun& run, Lines& lines) {
     lines.AddMap(StepPhase::kForward, collective.forward, collective.group,
                  LocalElements(tape.nodes()[operand].dims, tape.value(operand), *run.mesh));
     if (!tape.has_grad(id)) continue;
+    // A gradient has the extents of its value, also where its own state is lost.
     lines.AddMap(StepPhase::kBackward, collective.backward, collective.group,
-                 LocalElements(node.dims, tape.grad(id), *run.mesh));
+                 LocalElements(node.dims, tape.value(id), *run.mesh));
   }
 }
 

@@ -78,6 +78,11 @@ std::vector<GlossaryEntry> LayerEntries() {
            "target; the other is cut with the weight",
        .formula = "y += (alpha / r) B (A x)",
        .shown_by = "lora/all_targets"},
+  };
+}
+
+std::vector<GlossaryEntry> MixerEntries() {
+  return {
       {.kind = "layer",
        .word = "self_attention",
        .says =
@@ -99,6 +104,13 @@ std::vector<GlossaryEntry> LayerEntries() {
        .formula = "S_t = exp(g_t) S_(t-1) (I - beta_t k_t k_t^T) + beta_t v_t k_t^T; o_t = S_t q_t",
        .shown_by = "gdn/upstream"},
       {.kind = "layer",
+       .word = "shared_expert",
+       .says = "the MLP that every token takes, with a gate on the rank's own tokens; under "
+               "overlap its "
+               "linears do not communicate, and replicated factors hold own features' terms",
+       .formula = "y = mlp(x) sigmoid(x g)",
+       .shown_by = "moe/shared_expert_overlap"},
+      {.kind = "layer",
        .word = "gather_region",
        .says = "the sequence is gathered before in_proj and sequence parallelism turned off on the "
                "projections for the call: gradients inside are complete",
@@ -118,8 +130,9 @@ std::vector<GlossaryEntry> LayerEntries() {
 
 std::vector<GlossaryEntry> GlossaryOfModels() {
   std::vector<GlossaryEntry> entries = MarkEntries();
-  std::vector<GlossaryEntry> layers = LayerEntries();
-  for (GlossaryEntry& layer : layers) entries.push_back(std::move(layer));
+  for (std::vector<GlossaryEntry> part : {LayerEntries(), MixerEntries()}) {
+    for (GlossaryEntry& entry : part) entries.push_back(std::move(entry));
+  }
   return entries;
 }
 

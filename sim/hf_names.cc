@@ -128,12 +128,16 @@ std::string ModuleOf(const std::string& param) { return param.substr(0, param.rf
 std::optional<HfModule> HfModuleOf(const ModelConfig& model, const std::string& module) {
   const std::vector<std::string> path = absl::StrSplit(module, '.');
   int layer = -1;
-  if (path.size() != 5 || path[0] != "decoder" || !absl::SimpleAtoi(path[2], &layer))
+  const bool shared = path.size() == 6 && path[4] == "shared_experts";
+  if ((path.size() != 5 && !shared) || path[0] != "decoder" || !absl::SimpleAtoi(path[2], &layer))
     return std::nullopt;
   if (layer < 0 || layer >= static_cast<int>(model.layers.size())) return std::nullopt;
   const DecoderLayerConfig& config = model.layers[layer];
   HfModule result;
-  if (path[3] == "mlp" && config.mlp) {
+  if (shared && config.shared_expert) {
+    result = {absl::StrCat("layers.", layer, ".mlp.shared_expert"),
+              MlpParts(config.shared_expert->mlp, path[5])};
+  } else if (path[3] == "mlp" && config.mlp) {
     result = {absl::StrCat("layers.", layer, ".mlp"), MlpParts(*config.mlp, path[4])};
   } else if (const auto* attention = std::get_if<SelfAttentionConfig>(&config.mixer)) {
     result = {absl::StrCat("layers.", layer, ".self_attn"), Attention(*attention, path[4])};

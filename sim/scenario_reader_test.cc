@@ -165,17 +165,17 @@ TEST_P(BrokenFile, HasExactlyOneMistake) {
 
 std::vector<Broken> BrokenNames() {
   return {
-      Broken{
-          "hidden: 8", "hiden: 8",
-          ":5:3: error: unknown field \"hiden\" of Model, expected vocab, hidden, layer, norm, "
-          "norm_eps, init_std, head, weights_file, add_bias_linear or max_position_embeddings; did "
-          "you mean \"hidden\"?"},
+      Broken{"hidden: 8", "hiden: 8",
+             ":5:3: error: unknown field \"hiden\" of Model, expected vocab, hidden, layer, norm, "
+             "norm_eps, init_std, head, weights_file, add_bias_linear, max_position_embeddings or "
+             "embedding_output; did you mean \"hidden\"?"},
       Broken{"hidden: 8", "hidden: 8 max_position_embeddings: 3",
              ":5:13: error: max_position_embeddings: 3, expected at least one row for each of the "
              "data's 8 tokens; take 8"},
       Broken{"{ self_attention", "{ self_atention",
              ":7:11: error: unknown field \"self_atention\" of Layer, expected self_attention, "
-             "linear_attention, multi_latent_attention or mlp; did you mean \"self_attention\"?"},
+             "linear_attention, multi_latent_attention, mlp or shared_expert; did you mean "
+             "\"self_attention\"?"},
       Broken{"TOGGLE_AND_RESTORE", "TOGGLE_RESTORE",
              ":13:61: error: marks: unknown value TOGGLE_RESTORE, expected KEEP, "
              "TOGGLE_AND_RESTORE or LEAVE_OFF; did you mean \"TOGGLE_AND_RESTORE\"?"},
@@ -256,11 +256,12 @@ std::vector<Broken> BrokenValues() {
       Broken{"steps: 2", "steps: 2 defect { lose_microbatch { param: \"*\" index: 2 } }",
              ":11:48: error: index: 2, expected 0 to 1: there are 2 microbatches; see "
              "data.microbatches"},
-      Broken{"steps: 2",
-             "steps: 2 defect { wrong_group { rule: \"data_parallel_sum\" group: "
-             "\"pp\" } }",
-             ":11:59: error: group: unknown \"pp\", expected tp, dp or tp_dp; did you mean "
-             "\"tp\"?"}};
+      Broken{
+          "steps: 2",
+          "steps: 2 defect { wrong_group { rule: \"data_parallel_sum\" group: "
+          "\"pp\" } }",
+          ":11:59: error: group: unknown \"pp\", expected tp, dp, tp_dp or kv_copies; did you mean "
+          "\"tp\"?"}};
 }
 INSTANTIATE_TEST_SUITE_P(Values, BrokenFile, ::testing::ValuesIn(BrokenValues()));
 
@@ -356,7 +357,9 @@ TEST_F(ScenarioReaderTest, OverridesReplaceTheFilesAxesAndAreNamed) {
                             "tp=6 (from --tp), expected a multiple of 6; take 6, or for the "
                             "whole file tp 1 or 2"),
                   HasSubstr(":6:94: error: ffn: 8 cannot be cut by tp=6 (from --tp)"),
-                  HasSubstr(":7:41: error: num_query_groups: 2 cannot be cut"),
+                  // Two groups serve six ranks, three each.
+                  HasSubstr(":7:28: error: num_heads: 4 cannot be cut by tp=6 (from --tp)"),
+                  HasSubstr(":7:61: error: rows of linear_qkv: 32 cannot be cut"),
                   HasSubstr(":10:8: error: sequence: 8 cannot be cut")));
   EXPECT_THAT(MistakesOf(kValid, {.axes = {{Axis::kTp, 1}, {Axis::kDp, 8}}, .seed = {}}),
               ElementsAre(HasSubstr(":14:23: error: operation:")))

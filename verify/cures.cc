@@ -54,6 +54,10 @@ void MissingSum(const Verdict& verdict, std::vector<Candidate>& candidates) {
     candidates.push_back(
         {SetMark(verdict.param, Mark::kSequenceParallel, true, When::kAfterBackward)});
   }
+}
+
+void AddedSum(const Verdict& verdict, std::vector<Candidate>& candidates) {
+  const Axis axis = verdict.axis.value_or(Axis::kTp);
   candidates.push_back({AddRule(verdict.param, axis)});
   if (axis == Axis::kTp) candidates.push_back({AddRule(verdict.param, Axis::kKvCopy)});
 }
@@ -138,11 +142,13 @@ std::vector<Candidate> CandidatesFor(const Verdict& verdict) {
   switch (verdict.mechanism) {
     case Mechanism::kMissingSum:
       MissingSum(verdict, candidates);
+      AddedSum(verdict, candidates);
       Both(verdict, candidates);
       break;
     case Mechanism::kUnsummedShare:
       MissingSum(verdict, candidates);
       Averaged(verdict, candidates);
+      AddedSum(verdict, candidates);
       Both(verdict, candidates);
       break;
     case Mechanism::kDoubleSum:

@@ -83,13 +83,25 @@ std::string UnsummedAt(const AbstractTape& tape, int met) {
   return "";
 }
 
-// Whether the value is what a local operation makes of the parameter: then the parameter's gradient
-// is a complete and a partial part, too.
-bool MadeOf(const AbstractTape& tape, int value, const Param& param) {
+// Whether every reader of the value takes some of its entries along `dim` and no more.
+bool TakenApart(const AbstractTape& tape, int value, Dim dim) {
+  const auto& nodes = tape.nodes();
+  return std::all_of(nodes.begin(), nodes.end(), [&](const Tape::Node& reader) {
+    const std::vector<int>& operands = reader.operands;
+    if (std::find(operands.begin(), operands.end(), value) == operands.end()) return true;
+    return reader.kind == Tape::Kind::kLocal && operands.size() == 1 &&
+           reader.declaration.linear == Linear(0) && reader.declaration.mixes == SetOf(dim);
+  });
+}
+
+// Whether the value is what a local operation makes of the parameter's rows, and is taken apart
+// along them: then some rows of the gradient are complete and others partial.
+bool MadeOfRows(const AbstractTape& tape, int value, const Param& param) {
   if (value < 0 || tape.nodes()[value].kind != Tape::Kind::kLocal) return false;
   const std::vector<int>& operands = tape.nodes()[value].operands;
-  return std::any_of(operands.begin(), operands.end(),
-                     [&](int operand) { return tape.nodes()[operand].param == &param; });
+  const bool made = std::any_of(operands.begin(), operands.end(),
+                                [&](int operand) { return tape.nodes()[operand].param == &param; });
+  return made && TakenApart(tape, value, param.shards.whole()[0].dim);
 }
 
 Proof ProofOf(const Param& param, const State& before, const State& after, const ProofRun& run) {
@@ -104,10 +116,10 @@ Proof ProofOf(const Param& param, const State& before, const State& after, const
     const int met = MetAt(*run.tape, fault);
     if (const std::string unsummed = UnsummedAt(*run.tape, met); !unsummed.empty())
       proof.operation = unsummed;
-    // Two uses of the parameter itself, or of what it is turned into, that no action can both
-    // serve: known to be wrong. Elsewhere nothing is claimed.
+    // Two uses of the parameter itself, or of its rows, that no action can both serve: known to be
+    // wrong. Elsewhere nothing is claimed.
     const bool own = fault.operation >= 0 && run.tape->nodes()[fault.operation].param == &param;
-    const bool mixed = fault.reason == kMixedUse && (own || MadeOf(*run.tape, met, param));
+    const bool mixed = fault.reason == kMixedUse && (own || MadeOfRows(*run.tape, met, param));
     proof.outcome = mixed ? Outcome::kWrong : Outcome::kNoStatement;
     if (mixed) {
       proof.mechanism = Mechanism::kMixedUse;

@@ -11,6 +11,7 @@ int64_t HiddenOf(const DecoderLayerConfig& config) {
     return attention->hidden;
   if (const auto* gdn = std::get_if<GatedDeltaNetConfig>(&config.mixer)) return gdn->hidden;
   if (const auto* latent = std::get_if<LatentAttentionConfig>(&config.mixer)) return latent->hidden;
+  if (config.shared_expert) return config.shared_expert->mlp.hidden;
   return config.mlp ? config.mlp->hidden : 0;
 }
 
@@ -37,18 +38,21 @@ DecoderLayer::DecoderLayer(const Builder& builder, const DecoderLayerConfig& con
   } else if (latent) {
     latent_attention_ = std::make_unique<LatentAttention>(mixer, *latent);
   }
-  if (!config.mlp) return;
-  if (config.pre_mlp_layernorm) {
+  if (config.pre_mlp_layernorm || config.shared_expert) {
     pre_mlp_layernorm_ =
-        std::make_unique<RmsNormLayer>(builder.Child("pre_mlp_layernorm"), config.mlp->hidden);
+        std::make_unique<RmsNormLayer>(builder.Child("pre_mlp_layernorm"), HiddenOf(config));
   }
-  mlp_ = std::make_unique<Mlp>(builder.Child("mlp"), *config.mlp);
+  if (config.mlp) mlp_ = std::make_unique<Mlp>(builder.Child("mlp"), *config.mlp);
+  if (config.shared_expert) {
+    shared_expert_ = std::make_unique<SharedExpert>(builder.Child("mlp").Child("shared_experts"),
+                                                    *config.shared_expert);
+  }
 }
 
 Value DecoderLayer::Forward(Tape& tape, Value x) {
   Tape::Scope scope(tape, name_);
   if (attention_ || gated_delta_net_ || latent_attention_) x = Add(tape, x, Mixed(tape, x));
-  if (mlp_) x = Add(tape, x, MlpOf(tape, x));
+  if (mlp_ || shared_expert_) x = Add(tape, x, MlpOf(tape, x));
   return x;
 }
 
@@ -61,7 +65,9 @@ Value DecoderLayer::Mixed(Tape& tape, Value x) {
 
 Value DecoderLayer::MlpOf(Tape& tape, Value x) {
   if (pre_mlp_layernorm_) x = pre_mlp_layernorm_->Forward(tape, x);
-  return mlp_->Forward(tape, x);
+  if (mlp_) return mlp_->Forward(tape, x);
+  Tape::Scope scope(tape, "mlp");
+  return shared_expert_->Forward(tape, x);
 }
 
 void DecoderLayer::CollectModules(std::vector<ToggleableModule>& modules) {
@@ -69,6 +75,7 @@ void DecoderLayer::CollectModules(std::vector<ToggleableModule>& modules) {
   if (gated_delta_net_) gated_delta_net_->CollectModules(modules);
   if (latent_attention_) latent_attention_->CollectModules(modules);
   if (mlp_) mlp_->CollectModules(modules);
+  if (shared_expert_) shared_expert_->CollectModules(modules);
 }
 
 }  // namespace sumonce

@@ -9,6 +9,7 @@
 #include "layers/attention/self_attention.h"
 #include "layers/gated_delta_net/gated_delta_net.h"
 #include "layers/mlp/mlp.h"
+#include "layers/mlp/shared_expert.h"
 #include "layers/module.h"
 #include "layers/norm/rms_norm.h"
 
@@ -19,6 +20,9 @@ struct DecoderLayerConfig {
   std::variant<SelfAttentionConfig, GatedDeltaNetConfig, LatentAttentionConfig, std::monostate>
       mixer;
   std::optional<MlpConfig> mlp;  // none: the block is the mixer alone
+  // Instead of an MLP: a mixture of experts' shared one (of its experts only this), always behind
+  // pre_mlp_layernorm.
+  std::optional<SharedExpertConfig> shared_expert;
   // Norms of their own in front of the mixer and the MLP, on the tokens as they lie; those have
   // none fused then.
   bool input_layernorm = false;
@@ -46,6 +50,7 @@ class DecoderLayer {
   std::unique_ptr<LatentAttention> latent_attention_;
   std::unique_ptr<RmsNormLayer> pre_mlp_layernorm_;
   std::unique_ptr<Mlp> mlp_;
+  std::unique_ptr<SharedExpert> shared_expert_;
 };
 
 }  // namespace sumonce

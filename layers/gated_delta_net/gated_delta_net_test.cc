@@ -76,6 +76,30 @@ TEST(GatedDeltaNet, MatchesGoldenInTheBridgesPacking) {
   for (const int tp : {1, 2}) ExpectMatchesGolden(golden, names, RunLayer(setup, {.tp = tp}));
 }
 
+// The stored permutations lead from the flat form to the bridge's, which is how DimExtent counts.
+TEST(GatedDeltaNet, PackingsOfGoldenFilesArePermutationsOfEachOther) {
+  const Golden flat("gdn_layer_flat"), bridge("gdn_layer_bridge_packed");
+  std::vector<double> rows;
+  for (const char* name : {"qkv", "z", "b", "a"}) {
+    const Tensor part = Matrix(flat, std::string("param.in_proj_") + name);
+    rows.insert(rows.end(), part.data(), part.data() + part.count());
+  }
+  const Tensor all({Plain(Dim::kOut, 72), Plain(Dim::kIn, 16)}, rows);
+  EXPECT_TRUE(
+      bridge.Matches(GatherRows(all, Permutation(bridge, "in.perm_in_proj")), "param.in_proj"));
+  const std::vector<int64_t> channels = Permutation(bridge, "in.perm_conv1d");
+  EXPECT_TRUE(bridge.Matches(GatherRows(Matrix(flat, "param.conv1d"), channels), "param.conv1d"));
+  DimExtent unit_major = {
+      .dim = Dim::kKeyHead, .units = 2, .parts = {6, 6, 10}, .packing = Packing::kUnitMajor};
+  DimExtent part_major = unit_major;
+  part_major.packing = Packing::kPartMajor;
+  for (int64_t unit = 0; unit < 2; ++unit) {
+    for (size_t part = 0; part < 3; ++part) {
+      EXPECT_EQ(channels[unit_major.Index(unit, part, 1)], part_major.Index(unit, part, 1));
+    }
+  }
+}
+
 // Our names of a golden file's rank tensors.
 std::vector<std::pair<std::string, std::string>> RankNames(bool lora) {
   std::vector<std::pair<std::string, std::string>> names = {
@@ -98,6 +122,7 @@ std::vector<std::pair<std::string, std::string>> RankNames(bool lora) {
 void ExpectRankPieces(const Golden& golden, const LayerCase& setup, bool lora) {
   const Outcome two = RunLayer(setup, {.tp = 2}, false, DropCommunication);
   ASSERT_TRUE(two.status.ok()) << two.status;
+  ExpectRanksHold(golden, two, RankNames(lora), "out.y_partial", kAsStored);
   for (int rank = 0; rank < 2; ++rank) {
     const std::string tp = "tp" + std::to_string(rank) + ".";
     EXPECT_TRUE(golden.Matches(two.ranks[rank].y, tp + "out.y_partial"));
@@ -121,6 +146,8 @@ TEST(GatedDeltaNet, MatchesGoldenRankPieces) {
       golden.Matches(two.ranks[1].values.at(kAt + "out_proj/Linear#0"), "tp1.out.y_partial"));
   EXPECT_TRUE(golden.Matches(two.ranks[1].grads.at(kAt + "in_proj/Copy#0"), "grad.tp1.in.x"));
   EXPECT_TRUE(golden.Matches(two.WholeY(), "full.out.y", kSequenceFirst));
+  EXPECT_TRUE(golden.Matches(two.Whole("x"), "grad.full.in.x", kSequenceFirst));
+  ExpectGradients(golden, names, [&](const std::string& name) { return two.Whole(name); });
 }
 
 TEST(GatedDeltaNet, MatchesGoldenRankPiecesWithFusedAdapters) {

@@ -24,7 +24,12 @@ Init WeightInit(const Builder& builder) { return {.scale = builder.config().init
 std::unique_ptr<LoraAdapter> AdapterFor(const Builder& builder, LoraAdapter::Target target,
                                         const LinearConfig& config, const Marks& replicated) {
   if (!builder.config().lora.Targets(builder.path())) return nullptr;
-  return std::make_unique<LoraAdapter>(builder, target, config.out, config.in, CutsOf(config),
+  return std::make_unique<LoraAdapter>(builder,
+                                       LoraAdapter::Shape{.target = target,
+                                                          .out = config.out,
+                                                          .in = config.in,
+                                                          .cuts = CutsOf(config),
+                                                          .communicates = config.communicates},
                                        replicated);
 }
 
@@ -42,7 +47,8 @@ ColumnParallelLinear::ColumnParallelLinear(const Builder& builder, const LinearC
     : name_(builder.name()),
       path_(builder.path()),
       norm_(NormOptions(builder.config(), config.in.back().dim)),
-      sequence_parallel_(builder.config().sequence_parallel) {
+      sequence_parallel_(builder.config().sequence_parallel),
+      communicates_(config.communicates) {
   if (config.layer_norm) {
     layer_norm_weight_ =
         &builder.Create("layer_norm_weight", ShardMap(config.in, {}),
@@ -61,7 +67,7 @@ ColumnParallelLinear::ColumnParallelLinear(const Builder& builder, const LinearC
 Value ColumnParallelLinear::Forward(Tape& tape, Value x) {
   Tape::Scope scope(tape, name_);
   if (layer_norm_weight_) x = RmsNorm(tape, x, tape.Use(*layer_norm_weight_), norm_);
-  Value y = EnterColumnParallel(tape, x, sequence_parallel_);
+  Value y = communicates_ ? EnterColumnParallel(tape, x, sequence_parallel_) : x;
   y = Linear(tape, y, tape.Use(*weight_));
   if (bias_) y = AddBias(tape, y, tape.Use(*bias_));
   // The adapter reads the normalised activation as it lies here, not gathered
@@ -94,7 +100,8 @@ void ReplicatedLinear::CollectModules(std::vector<ToggleableModule>& modules) {
 RowParallelLinear::RowParallelLinear(const Builder& builder, const LinearConfig& config)
     : name_(builder.name()),
       path_(builder.path()),
-      sequence_parallel_(builder.config().sequence_parallel) {
+      sequence_parallel_(builder.config().sequence_parallel),
+      communicates_(config.communicates) {
   weight_ = &builder.Create("weight", ShardMap(WeightDims(config), CutsOf(config)),
                             WeightInit(builder), ShardedMarks(1));
   if (config.bias) {
@@ -108,7 +115,7 @@ RowParallelLinear::RowParallelLinear(const Builder& builder, const LinearConfig&
 Value RowParallelLinear::Forward(Tape& tape, Value x) {
   Tape::Scope scope(tape, name_);
   Value y = Linear(tape, x, tape.Use(*weight_));
-  y = LeaveRowParallel(tape, y, sequence_parallel_);
+  if (communicates_) y = LeaveRowParallel(tape, y, sequence_parallel_);
   if (bias_) y = AddBias(tape, y, tape.Use(*bias_));
   return lora_ ? Add(tape, y, lora_->Forward(tape, x)) : y;
 }

@@ -22,6 +22,9 @@ struct LinearConfig {
   std::vector<ShardMap::Cut> cuts = {};  // instead of `cut`, where parts of tp cut several of them
   bool bias = false;
   bool layer_norm = false;  // column only: RMSNorm fused in front (LayerNormColumnParallelLinear)
+  // Else cut as ever, but parallel_mode None: x is taken and y left as they are, and an adapter's
+  // factors do likewise (a shared expert under overlap).
+  bool communicates = true;
 };
 
 // What a layer that chooses between the linears below holds.
@@ -46,6 +49,7 @@ class ColumnParallelLinear : public LinearModule {
   std::string path_;
   RmsNormOptions norm_;
   bool sequence_parallel_;
+  bool communicates_;
   Param* weight_;
   Param* bias_ = nullptr;
   Param* layer_norm_weight_ = nullptr;
@@ -83,6 +87,7 @@ class RowParallelLinear : public LinearModule {
   std::string name_;
   std::string path_;
   bool sequence_parallel_;
+  bool communicates_;
   Param* weight_;
   Param* bias_ = nullptr;
   std::unique_ptr<LoraAdapter> lora_;

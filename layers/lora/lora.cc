@@ -18,19 +18,21 @@ Dims Joined(Dims first, const Dims& second) {
 
 }  // namespace
 
-LoraAdapter::LoraAdapter(const Builder& builder, Target target, const Dims& out, const Dims& in,
-                         const std::vector<ShardMap::Cut>& cuts, const Marks& replicated)
-    : target_(target),
+LoraAdapter::LoraAdapter(const Builder& builder, const Shape& shape, const Marks& replicated)
+    : target_(shape.target),
+      communicates_(shape.communicates),
       scaling_(builder.config().lora.scaling),
       dropout_(builder.config().lora.dropout),
-      input_(in, target == Target::kRow ? cuts : std::vector<ShardMap::Cut>()),
+      input_(shape.in, shape.target == Target::kRow ? shape.cuts : std::vector<ShardMap::Cut>()),
       path_(builder.path()),
-      sequence_parallel_A_(target == Target::kReplicated ? replicated.sequence_parallel
-                                                         : builder.config().sequence_parallel),
+      sequence_parallel_A_(shape.target == Target::kReplicated
+                               ? replicated.sequence_parallel
+                               : builder.config().sequence_parallel),
       sequence_parallel_B_(builder.config().sequence_parallel) {
   const LayerConfig& config = builder.config();
   const Dims rank = {Plain(Dim::kLoraRank, config.lora.RankOf(builder.path()))};
-  const bool row = target == Target::kRow, column = target == Target::kColumn;
+  const bool row = target_ == Target::kRow, column = target_ == Target::kColumn;
+  const auto& [target, out, in, cuts, communicates] = shape;
   const std::vector<ShardMap::Cut> uncut;
   // Kaiming-uniform with a = sqrt(5) over the unsharded fan-in; B starts at zero (PEFT).
   const Init init_A = {.kind = Init::Kind::kUniform, .scale = 1.0 / std::sqrt(double(Count(in)))};
@@ -62,7 +64,8 @@ Value LoraAdapter::Dropped(Tape& tape, Value x) {
   Dims dims = tape.pass.tokens;
   dims.insert(dims.end(), input_.whole().begin(), input_.whole().end());
   std::vector<ShardMap::Cut> cuts = input_.cuts();
-  if (target_ != Target::kRow && sequence_parallel_A_) cuts.push_back({Dim::kSequence, Axis::kTp});
+  if (target_ != Target::kRow && communicates_ && sequence_parallel_A_)
+    cuts.push_back({Dim::kSequence, Axis::kTp});
   cuts.push_back({Dim::kBatch, Axis::kDp});
   const auto element = [&](int64_t index) {
     return tape.pass.keeps(path_, index) ? 1.0 / (1.0 - dropout_) : 0.0;
@@ -77,13 +80,15 @@ Value LoraAdapter::Dropped(Tape& tape, Value x) {
 Value LoraAdapter::ForwardA(Tape& tape, Value x) {
   Tape::Scope scope(tape, "lora_A");
   const Value a = Linear(tape, x, tape.Use(*lora_A_));  // [s, b, r]
-  return target_ == Target::kRow ? LeaveRowParallel(tape, a, sequence_parallel_A_) : a;
+  if (target_ != Target::kRow || !communicates_) return a;
+  return LeaveRowParallel(tape, a, sequence_parallel_A_);
 }
 
 // Column: a column-parallel linear of its own. Row: on the tokens that A's reduction left here.
 Value LoraAdapter::ForwardB(Tape& tape, Value a) {
   Tape::Scope scope(tape, "lora_B");
-  if (target_ == Target::kColumn) a = EnterColumnParallel(tape, a, sequence_parallel_B_);
+  if (target_ == Target::kColumn && communicates_)
+    a = EnterColumnParallel(tape, a, sequence_parallel_B_);
   const Value y = Linear(tape, a, tape.Use(*lora_B_));
   return lora_B_bias_ ? AddBias(tape, y, tape.Use(*lora_B_bias_)) : y;
 }

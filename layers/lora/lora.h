@@ -16,10 +16,15 @@ class LoraAdapter {
  public:
   enum class Target : uint8_t { kColumn, kRow, kReplicated };
 
-  // `out`, `in`: the base layer's unsharded dimensions; `cuts`: how tp cuts them; `replicated`: the
-  // marks of a replicated factor.
-  LoraAdapter(const Builder& builder, Target target, const Dims& out, const Dims& in,
-              const std::vector<ShardMap::Cut>& cuts, const Marks& replicated);
+  // What the adapter takes over from its base layer.
+  struct Shape {
+    Target target = Target::kColumn;
+    Dims out, in;                     // unsharded
+    std::vector<ShardMap::Cut> cuts;  // how tp cuts one of them
+    bool communicates = true;
+  };
+  // `replicated`: the marks of a replicated factor.
+  LoraAdapter(const Builder& builder, const Shape& shape, const Marks& replicated);
 
   // x as the base layer gets it (for a fused norm: the norm's output, not gathered); the result has
   // the dimensions and the placement of the base layer's output.
@@ -32,6 +37,7 @@ class LoraAdapter {
   Value ForwardB(Tape& tape, Value a);
 
   Target target_;
+  bool communicates_;
   double scaling_;
   double dropout_;
   ShardMap input_;                // of x but for its tokens

@@ -54,8 +54,19 @@ struct Full {
     setup.weights = LoadWeights(golden, Names("full.param."));
     return setup;
   }
+  void ExpectWholeGradients(const Outcome& outcome) const {
+    EXPECT_TRUE(golden.Matches(outcome.Whole("x"), "grad.full.in.x", kSequenceFirst));
+    ExpectGradients(golden, Names("full.param."),
+                    [&](const std::string& name) { return outcome.Whole(name); });
+  }
   Golden golden;
 };
+
+const std::vector<std::pair<std::string, std::string>> kRankNames = {
+    {"x", "in.x"},
+    {"linear.weight", "param.weight"},
+    {"linear.lora_A", "param.lora_A"},
+    {"linear.lora_B", "param.lora_B"}};
 
 TEST(Lora, MatchesGoldenOnEitherTarget) {
   const Golden golden("lora_linear");
@@ -152,8 +163,11 @@ TEST(Lora, MatchesGoldenBehindAFusedNorm) {
 TEST(Lora, ColumnMatchesGoldenRankPieces) {
   const Full full("lora_column_tp2");
   const Golden& golden = full.golden;
-  const Outcome two = RunLayer(full.As(LoraColumn, Dim::kOut), {.tp = 2}, false, DropCommunication);
+  const LayerCase setup = full.As(LoraColumn, Dim::kOut);
+  const Outcome two = RunLayer(setup, {.tp = 2}, false, DropCommunication);
   ASSERT_TRUE(two.status.ok()) << two.status;
+  ExpectRanksHold(golden, two, kRankNames, "out.y", kSequenceFirst);
+  full.ExpectWholeGradients(RunLayer(setup));
   for (int rank = 0; rank < 2; ++rank) {
     const std::string tp = "tp" + std::to_string(rank) + ".";
     const RankTensors& own = two.ranks[rank];
@@ -184,7 +198,8 @@ TEST(Lora, RowMatchesGoldenRankPieces) {
   const Golden& golden = full.golden;
   const Outcome two = RunLayer(full.As(LoraRow, Dim::kIn), {.tp = 2}, false);
   EXPECT_TRUE(golden.Matches(two.WholeY(), "full.out.y", kSequenceFirst));
-  EXPECT_TRUE(golden.Matches(two.Whole("linear.lora_B"), "grad.full.param.lora_B"));
+  ExpectRanksHold(golden, two, kRankNames, "out.y", kSequenceFirst);
+  full.ExpectWholeGradients(two);
   for (int rank = 0; rank < 2; ++rank) {
     const std::string tp = "tp" + std::to_string(rank) + ".";
     const RankTensors& own = two.ranks[rank];

@@ -63,7 +63,10 @@ RankTensors Record(const NumericTape& tape, Value loss, const ParamStore& params
     if (sum.empty()) sum = Tensor(node.dims);
     AddInto(sum, tape.grad(static_cast<int>(i)));
   }
-  for (const Param& param : params.all()) tensors.marks[param.name] = param.marks;
+  for (const Param& param : params.all()) {
+    tensors.params[param.name] = param.weight;
+    tensors.marks[param.name] = param.marks;
+  }
   tensors.y = tape.value(tape.nodes()[loss.id].operands[0]);
   tensors.loss = tape.value(loss);
   return tensors;

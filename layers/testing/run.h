@@ -49,6 +49,7 @@ struct LayerCase {
 struct RankTensors {
   std::map<std::string, Tensor> values, grads;  // by operation name
   std::map<std::string, Tensor> param_grads;    // by parameter name
+  std::map<std::string, Tensor> params;         // the rank's own weights, x among them
   std::map<std::string, Marks> marks;           // after backward
   Tensor y;                                     // first operand of the last operation: a layer's y
   Tensor loss;

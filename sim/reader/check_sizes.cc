@@ -55,6 +55,8 @@ void AddLayer(const Block& block, const DecoderLayerConfig& layer, int tp,
       cuts.back().field = "kv_lora_rank + qk_pos_emb_head_dim";
     }
   }
+  if (layer.shared_expert)
+    cuts.push_back(UnitsOf(block.Child("shared_expert"), "ffn", layer.shared_expert->mlp.ffn));
   if (layer.mlp) cuts.push_back(UnitsOf(block.Child("mlp"), "ffn", layer.mlp->ffn));
 }
 

@@ -107,15 +107,19 @@ LatentAttentionConfig ReadLatentAttention(const Block& block, int64_t hidden) {
   return config;
 }
 
+MlpActivation ReadActivation(const Block& block) {
+  return block.Choice("activation", MlpActivation::kSwiglu,
+                      {{"SWIGLU", MlpActivation::kSwiglu},
+                       {"LINEAR", MlpActivation::kLinear},
+                       {"GELU", MlpActivation::kGelu},
+                       {"GELU_TANH", MlpActivation::kGeluTanh},
+                       {"SQUARED_RELU", MlpActivation::kSquaredRelu}});
+}
+
 MlpConfig ReadMlp(const Block& block, int64_t hidden) {
   MlpConfig config = {.hidden = hidden};
   config.ffn = block.Int("ffn", config.ffn, 1, kMaxExtent);
-  config.activation = block.Choice("activation", config.activation,
-                                   {{"SWIGLU", MlpActivation::kSwiglu},
-                                    {"LINEAR", MlpActivation::kLinear},
-                                    {"GELU", MlpActivation::kGelu},
-                                    {"GELU_TANH", MlpActivation::kGeluTanh},
-                                    {"SQUARED_RELU", MlpActivation::kSquaredRelu}});
+  config.activation = ReadActivation(block);
   config.layer_norm = !block.Flag("no_norm");
   return config;
 }
@@ -143,6 +147,15 @@ void ReadNorms(const Block& block, DecoderLayerConfig& layer) {
   }
 }
 
+SharedExpertConfig ReadSharedExpert(const Block& block, int64_t hidden) {
+  SharedExpertConfig config = {.mlp = {.hidden = hidden}};
+  config.mlp.ffn = block.Int("ffn", config.mlp.ffn, 1, kMaxExtent);
+  config.mlp.activation = ReadActivation(block);
+  config.overlap = block.Flag("overlap");
+  config.gate = block.Flag("gate");
+  return config;
+}
+
 DecoderLayerConfig ReadLayer(const Block& block, Reading& reading) {
   const int64_t hidden = reading.scenario.model.hidden;
   DecoderLayerConfig layer;
@@ -153,9 +166,16 @@ DecoderLayerConfig ReadLayer(const Block& block, Reading& reading) {
     layer.mixer = ReadLatentAttention(block.Child(mixer), hidden);
   if (mixer == "linear_attention") layer.mixer = ReadGatedDeltaNet(block.Child(mixer), hidden);
   if (block.Given("mlp")) layer.mlp = ReadMlp(block.Child("mlp"), hidden);
+  if (block.Given("shared_expert")) {
+    layer.shared_expert = ReadSharedExpert(block.Child("shared_expert"), hidden);
+    if (layer.mlp) {
+      block.Add("shared_expert", "shared_expert beside mlp, expected one of them; take one away");
+    }
+  }
   ReadNorms(block, layer);
-  if (block.HasMistake() && (mixer.empty() || !layer.mlp)) reading.model_known = false;
-  if (mixer.empty() && !layer.mlp) {
+  if (block.HasMistake() && (mixer.empty() || !(layer.mlp || layer.shared_expert)))
+    reading.model_known = false;
+  if (mixer.empty() && !layer.mlp && !layer.shared_expert) {
     block.Missing(
         "this layer is empty, expected self_attention, linear_attention, multi_latent_attention or "
         "mlp");

@@ -191,7 +191,7 @@ TEST(ClosedTableRows, RunAndWaitingRowsAreThoseOfTheTheory) {
   }
   std::cout << runs << " rows run\n";
   EXPECT_EQ(total, kRowsOfTheory + kFurtherRows);
-  EXPECT_EQ(waiting["experts (ep)"], 9);
+  EXPECT_EQ(waiting["experts (ep)"], 3);
   EXPECT_EQ(waiting.size(), 1u);
 }
 

@@ -102,8 +102,12 @@ int LowerGdnDecay(Graph& graph, const Application& at) {
   return graph.Multiply(step, rate);
 }
 
+// A gate of every entry, or one for the last dimension.
 int LowerSigmoidGate(Graph& graph, const Application& at) {
-  return graph.Multiply(at.operands[0], graph.Apply(Function::kSigmoid, at.operands[1]));
+  Extents gate = ShapeOf(at.dims[1]);
+  if (gate.size() < at.dims[0].size()) gate.push_back(1);
+  const int open = graph.View(graph.Apply(Function::kSigmoid, at.operands[1]), gate);
+  return graph.Multiply(at.operands[0], open);
 }
 int LowerLog(Graph& graph, const Application& at) {
   return graph.Apply(Function::kLog, at.operands[0]);

@@ -38,6 +38,7 @@ void Widen(DecoderLayerConfig& layer) {
     latent->q_lora_rank = Widened(latent->q_lora_rank);
     latent->kv_lora_rank = Widened(latent->kv_lora_rank + rotary) - rotary;
   }
+  if (layer.shared_expert) layer.shared_expert->mlp.ffn = Widened(layer.shared_expert->mlp.ffn);
   if (layer.mlp) layer.mlp->ffn = Widened(layer.mlp->ffn);
 }
 
