@@ -108,8 +108,8 @@ std::vector<Broken> BrokenNames() {
              "data's 8 tokens; take 8"},
       Broken{"{ self_attention", "{ self_atention",
              ":7:11: error: unknown field \"self_atention\" of Layer, expected self_attention, "
-             "linear_attention, multi_latent_attention, mlp, shared_expert, input_layernorm or "
-             "pre_mlp_layernorm; did you mean \"self_attention\"?"},
+             "linear_attention, multi_latent_attention, mlp, input_layernorm, "
+             "pre_mlp_layernorm or shared_expert; did you mean \"self_attention\"?"},
       Broken{"TOGGLE_AND_RESTORE", "TOGGLE_RESTORE",
              ":13:61: error: marks: unknown value TOGGLE_RESTORE, expected KEEP, "
              "TOGGLE_AND_RESTORE or LEAVE_OFF; did you mean \"TOGGLE_AND_RESTORE\"?"},

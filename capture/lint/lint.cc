@@ -54,7 +54,9 @@ Finding FindingOf(const std::string& name, const ParamStatement& statement) {
 void AddNormMiscount(const std::string& name, const ParamStatement& statement,
                      std::vector<Finding>& findings) {
   if (statement.norm_miscount.empty()) return;
-  if (statement.proof.outcome == Outcome::kWrong) {
+  // What only inherits a fault is listed under it, and keeps this as a finding of its own.
+  const bool inherits = !statement.head.empty() && statement.head != name;
+  if (statement.proof.outcome == Outcome::kWrong && !inherits) {
     findings.back().verdict.consequences.push_back(Mechanism::kNormMiscount);
     findings.back().verdict.evidence.push_back(statement.norm_miscount);
     return;
@@ -82,10 +84,16 @@ void AddNormMiscount(const std::string& name, const ParamStatement& statement,
 
 // One finding where the gradient goes wrong, the parameters below listed under it.
 void ListInheritors(const Statements& statements, std::vector<Finding>& findings) {
+  const auto of_gradient = [](const Finding& finding) {
+    return finding.verdict.mechanism != Mechanism::kNormMiscount;
+  };
   std::map<std::string, Verdict*> heads;
-  for (Finding& finding : findings) heads[finding.verdict.param] = &finding.verdict;
+  for (Finding& finding : findings) {
+    if (of_gradient(finding)) heads[finding.verdict.param] = &finding.verdict;
+  }
   std::set<std::string> listed;
   for (const Finding& finding : findings) {
+    if (!of_gradient(finding)) continue;
     const std::string& name = finding.verdict.param;
     const auto statement = statements.params.find(name);
     if (statement == statements.params.end() || statement->second.head.empty()) continue;
@@ -94,8 +102,9 @@ void ListInheritors(const Statements& statements, std::vector<Finding>& findings
     head->second->affected.push_back(name);
     listed.insert(name);
   }
-  std::erase_if(findings,
-                [&](const Finding& finding) { return listed.contains(finding.verdict.param); });
+  std::erase_if(findings, [&](const Finding& finding) {
+    return of_gradient(finding) && listed.contains(finding.verdict.param);
+  });
 }
 
 std::string OutcomeText(const Proof& proof) {

@@ -334,6 +334,10 @@ TEST(LintLatentAttention, OneFindingWithTheRowsThatInheritIt) {
     if (finding.verdict.mechanism != Mechanism::kNormMiscount)
       gradients.push_back(&finding.verdict);
   }
+  // The down projections of both layers are marked as if they were cut: three findings, and one
+  // more as a consequence.
+  EXPECT_EQ(result->findings.size() - gradients.size(), 3u);
+  EXPECT_THAT(result->findings[0].verdict.consequences, ElementsAre(Mechanism::kNormMiscount));
   ASSERT_EQ(gradients.size(), 1u);
   EXPECT_EQ(gradients[0]->param, "decoder.layers.1.self_attention.linear_kv_down_proj.weight");
   EXPECT_EQ(gradients[0]->mechanism, Mechanism::kMixedUse);

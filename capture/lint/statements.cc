@@ -179,6 +179,7 @@ class Stater {
     statement.proof.outcome = Outcome::kNoStatement;
     const auto ours = statements_.map.params.find(statement.proof.param);
     if (ours == statements_.map.params.end()) return statement;
+    statement.norm_miscount = NormMiscount(statement, {state, targets_[ours->second]});
     const Proof& proof = run_->proofs.at(ours->second);
     statement.proof.operation = AsInManifest(proof.operation, statements_.map);
     if (fault.reason != kMixedUse) return statement;

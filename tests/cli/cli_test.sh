@@ -199,7 +199,7 @@ own_jobs() {
 adapters_and_files() {
   local adapters=tests/data/adapters a=tests/data/adapters/peft-healthy/adapter_model.safetensors
   expect 0 inspect "$sumonce" inspect $adapters/peft-healthy $adapters/untrained $adapters/lora-replica-fixed
-  says out inspect "16 factors of 8 modules"
+  says out inspect "16 factors of 8 modules in 2 layers, r 4, scaling 2 (lora_alpha / r)"
   says out inspect "every lora_B is zero: the adapter was not trained"
   says out inspect "not to be seen here: whether the copies of a factor were equal"
   expect 1 "inspect bug" "$sumonce" inspect $adapters/lora-replica-bug
