@@ -329,23 +329,23 @@ TEST_F(LintChanged, ClassesForTheAudit) {
 TEST(LintLatentAttention, OneFindingWithTheRowsThatInheritIt) {
   const auto result = Lint(Capture("mla-te-sp-off-bug"), {});
   ASSERT_TRUE(result.ok()) << result.status();
-  std::vector<const Verdict*> gradients;
+  std::vector<const Finding*> gradients;
   for (const Finding& finding : result->findings) {
-    if (finding.verdict.mechanism != Mechanism::kNormMiscount)
-      gradients.push_back(&finding.verdict);
+    if (finding.verdict.mechanism != Mechanism::kNormMiscount) gradients.push_back(&finding);
   }
   // The down projections of both layers are marked as if they were cut: three findings, and one
   // more as a consequence.
   EXPECT_EQ(result->findings.size() - gradients.size(), 3u);
-  EXPECT_THAT(result->findings[0].verdict.consequences, ElementsAre(Mechanism::kNormMiscount));
   ASSERT_EQ(gradients.size(), 1u);
-  EXPECT_EQ(gradients[0]->param, "decoder.layers.1.self_attention.linear_kv_down_proj.weight");
-  EXPECT_EQ(gradients[0]->mechanism, Mechanism::kMixedUse);
-  EXPECT_EQ(gradients[0]->operation, "decoder.layers.1.self_attention.k_pos_emb/Copy#0");
-  EXPECT_EQ(gradients[0]->affected.size(), 13u);
+  const Verdict& mixed = gradients[0]->verdict;
+  EXPECT_THAT(mixed.consequences, ElementsAre(Mechanism::kNormMiscount));
+  EXPECT_EQ(mixed.param, "decoder.layers.1.self_attention.linear_kv_down_proj.weight");
+  EXPECT_EQ(mixed.mechanism, Mechanism::kMixedUse);
+  EXPECT_EQ(mixed.operation, "decoder.layers.1.self_attention.k_pos_emb/Copy#0");
+  EXPECT_EQ(mixed.affected.size(), 13u);
   EXPECT_EQ(ExpectedOf("mla-te-sp-off-bug").wrong.size(), 14u);
-  ASSERT_TRUE(result->findings[0].cure.has_value());
-  EXPECT_THAT(result->findings[0].cure->text,
+  ASSERT_TRUE(gradients[0]->cure.has_value());
+  EXPECT_THAT(gradients[0]->cure->text,
               HasSubstr("over tp in backward (copy_to_tensor_model_parallel_region), in every"));
 
   const auto wrong = WrongOf(StatementsOf("mla-q-layernorm-sp-off-bug"));
