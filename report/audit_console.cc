@@ -50,7 +50,7 @@ class AuditConsoleReporter : public Reporter {
     out_ << "  " << paint_.Strong(VerdictText(verdict));
     const std::string_view meaning = Meaning(verdict.mechanism);
     if (!meaning.empty()) out_ << ": " << meaning;
-    out_ << (steps.empty() ? "" : ", from " + steps) << '\n';
+    out_ << (steps.empty() ? "" : ", " + steps) << '\n';
     out_ << "    " << ListText(ParamNames(group), kMaxParams);
     if (!verdict.shape.empty()) out_ << "   " << verdict.shape;
     out_ << '\n' << WrappedItems(FirstRanks(verdict, kMaxRanks), 4);

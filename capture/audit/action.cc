@@ -62,6 +62,10 @@ class ActionFinder {
       SUMONCE_ASSIGN_OR_RETURN(std::optional<Action> foreign, FindForeignTerms(inputs_, sample_));
       if (foreign) actions_.push_back(*std::move(foreign));
     }
+    if (actions_.empty()) {
+      SUMONCE_ASSIGN_OR_RETURN(std::optional<Action> swapped, FindSwappedTerm(inputs_, sample_));
+      if (swapped) actions_.push_back(*std::move(swapped));
+    }
     if (actions_.empty()) Unexplained();
     return std::move(actions_);
   }
@@ -199,9 +203,35 @@ class ActionFinder {
       groups.emplace_back();
       for (int d = 0; d < geometry_.data; ++d) groups.back().push_back(h + d);
     }
-    AddTemplates(groups, SummedOver(false), geometry_.data_axis, false);
-    if (actions_.empty() && geometry_.tensor > 1)
-      AddTemplates(groups, SummedOver(true), geometry_.data_axis, true);
+    for (const bool tensor : {false, true}) {
+      if (!actions_.empty() || (tensor && geometry_.tensor == 1)) continue;
+      const Columns terms = SummedOver(tensor);
+      NotReducedMultiple(terms, tensor);
+      if (actions_.empty()) AddTemplates(groups, terms, geometry_.data_axis, tensor);
+    }
+  }
+
+  // f = lambda * the rank's own terms, with one lambda for all: nothing was summed over data.
+  void NotReducedMultiple(const Columns& terms, bool tensor) {
+    double product = 0, square = 0;
+    for (int h = 0; h < holders(); ++h) {
+      product += Dot(sample_.finalized[h], terms[h]);
+      square += Dot(terms[h], terms[h]);
+    }
+    if (square == 0) return;
+    const double lambda = product / square;
+    for (int h = 0; h < holders(); ++h) {
+      if (!IsMultiple(sample_.finalized[h], terms[h], sample_.sum_magnitude, lambda,
+                      2 * sample_.relative))
+        return;
+    }
+    Action action{.kind = Kind::kNotReduced, .lambda = lambda, .axis = geometry_.data_axis};
+    action.crosses_tensor = tensor;
+    action.evidence.push_back(absl::StrFormat(
+        "nothing was summed over %s: each rank ends with %.4g times what it had%s",
+        std::string(Name(geometry_.data_axis)), lambda,
+        tensor ? absl::StrCat(", summed over ", ToAbsl(Name(geometry_.tensor_axis()))) : ""));
+    actions_.push_back(std::move(action));
   }
 
   // By holder, the contributions summed over copies and, if asked, over the tensor axis: what the

@@ -143,7 +143,7 @@ std::tuple<int, bool, bool> Nearness(const AuditedParam& param) {
 void ListUpstream(std::vector<AuditedParam>& params) {
   const auto upstream = [](const AuditedParam& param) {
     return param.against && param.verdict.outcome == Outcome::kWrong &&
-           param.verdict.mechanism == Mechanism::kUpstream;
+           param.verdict.mechanism == Mechanism::kUpstream && param.verdict.operation.empty();
   };
   const AuditedParam* root = nullptr;
   for (const AuditedParam& param : params) {
@@ -168,18 +168,33 @@ std::optional<int64_t> DriftedBefore(std::span<const ParamJudgement> judgements)
 // Copies that came apart: a consequence of what was found before, or, where nothing was found, the
 // finding.
 void AddDrift(const ParamGeometry& geometry, std::span<const ParamJudgement> judgements,
-              Verdict& verdict) {
+              std::span<const Conclusion> conclusions, bool parts, Verdict& verdict) {
   const std::optional<int64_t> step = DriftedBefore(judgements);
   if (!step) return;
   verdict.evidence.push_back(absl::StrCat("its copies differ before step ", *step));
   if (verdict.outcome == Outcome::kWrong) return;
+  std::erase(verdict.possible, "RIGHT");
+  if (!verdict.possible.empty())
+    verdict.possible.push_back(std::string(Name(Mechanism::kReplicaDrift)));
+  // The finalizer leaves the copies with different gradients, which parts them: if a class makes
+  // that its fault, it explains both.
+  for (const Conclusion& conclusion : conclusions) {
+    if (!parts || conclusion.outcome != Outcome::kWrong) continue;
+    const std::vector<std::string> possible = verdict.possible;
+    const std::vector<std::string> evidence = verdict.evidence;
+    const int at = verdict.step;
+    verdict = VerdictOf({&conclusion, 1});
+    verdict.step = at;
+    verdict.possible = possible;
+    verdict.evidence = evidence;
+    verdict.consequences.push_back(Mechanism::kReplicaDrift);
+    return;
+  }
   verdict.outcome = Outcome::kWrong;
   verdict.mechanism = Mechanism::kReplicaDrift;
   verdict.axis = geometry.tensor > 1 ? geometry.tensor_axis() : geometry.data_axis;
   verdict.coefficient = "none: per rank";
   verdict.step = static_cast<int>(*step);
-  verdict.possible.clear();
-  verdict.decides.clear();
 }
 
 }  // namespace
@@ -206,6 +221,7 @@ Verdict VerdictOf(std::span<const Conclusion> conclusions) {
   verdict.coefficient = first.coefficient;
   verdict.factor = first.factor;
   verdict.action = first.action;
+  verdict.operation = first.operation;
   verdict.grad_class = conclusions.size() == 1 ? first.grad_class : GradClass::kUnknown;
   for (const std::string& sentence : first.evidence) verdict.evidence.push_back(sentence);
   if (words.size() == 1) return verdict;
@@ -215,6 +231,7 @@ Verdict VerdictOf(std::span<const Conclusion> conclusions) {
   if (!may_be_right) return verdict;
   verdict.outcome = Outcome::kNoStatement;
   verdict.mechanism = Mechanism::kNone;
+  verdict.operation.clear();
   verdict.coefficient.clear();
   verdict.factor.reset();
   return verdict;
@@ -251,8 +268,9 @@ AuditedParam Combine(const ParamGeometry& geometry, std::span<const ParamJudgeme
     verdict.evidence.insert(verdict.evidence.begin(), decided->class_evidence.begin(),
                             decided->class_evidence.end());
   }
-  verdict.param = param.name;
   verdict.step = static_cast<int>(decided->step);
+  AddDrift(geometry, judgements, conclusions, decided->replicas_part, verdict);
+  verdict.param = param.name;
   verdict.shape = decided->shape;
   verdict.per_rank = decided->per_rank;
   param.by_difference_alone = verdict.outcome == Outcome::kWrong && decided->by_difference_alone;
@@ -265,7 +283,6 @@ AuditedParam Combine(const ParamGeometry& geometry, std::span<const ParamJudgeme
   }
   if (verdict.outcome == Outcome::kWrong && decided->replicas_part)
     verdict.consequences.push_back(Mechanism::kReplicaDrift);
-  AddDrift(geometry, judgements, verdict);
   for (int h = 0; h < geometry.count(); ++h) {
     if (!geometry.holders[h].present() || decided->figures.empty()) continue;
     param.norms.emplace_back(geometry.holders[h].rank,

@@ -34,6 +34,10 @@ class Table {
       case Kind::kSum:
         return OfMultiple(grad_class, action, std::move(conclusion));
       case Kind::kNotReduced:
+        if (ReducedElsewhere(grad_class, action)) {
+          return wrong(Mechanism::kWrongGroup, action.axis,
+                       grad_class == GradClass::kShard ? "none: a mixture" : "none: per rank");
+        }
         return wrong(Mechanism::kMissingSum, NearestMissing(grad_class, action), "none: per rank");
       case Kind::kWrongGroup:
         return wrong(Mechanism::kWrongGroup, action.axis, "none: per rank");
@@ -45,16 +49,26 @@ class Table {
       case Kind::kStale:
         return wrong(Mechanism::kStale, std::nullopt, "none: per rank");
       case Kind::kPermuted:
-        return wrong(Mechanism::kWrongShard, std::nullopt, "none: per rank");
+        return wrong(Mechanism::kWrongShard, action.axis, "none: per rank");
       case Kind::kMixture:
         if (grad_class == GradClass::kShard && action.crosses_tensor)
           return wrong(Mechanism::kMixedShards, geometry_.tensor_axis(), "none: a mixture");
         return wrong(Mechanism::kLostContribution, std::nullopt, "none: per rank");
       case Kind::kUnexplained:
-        conclusion.also = {Mechanism::kStale, Mechanism::kWrongShard, Mechanism::kUpstream};
-        return wrong(Mechanism::kLostContribution, std::nullopt, "none: per rank");
+        conclusion.operation = kFinalizer;
+        conclusion.also = {Mechanism::kLostContribution, Mechanism::kStale, Mechanism::kWrongShard};
+        return wrong(Mechanism::kUpstream, std::nullopt, "none: per rank");
     }
     return conclusion;
+  }
+
+  // The sum that the data axes miss was made over the tensor axis, which did not need it, or not
+  // twice.
+  bool ReducedElsewhere(GradClass grad_class, const Action& action) const {
+    if (!action.crosses_tensor) return false;
+    const bool needs_sum =
+        grad_class == GradClass::kPartial || grad_class == GradClass::kEqualShare;
+    return !needs_sum || IsOne(action.lambda / geometry_.tensor);
   }
 
   // Nothing was summed over data, and over the tensor axis neither.

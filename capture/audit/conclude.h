@@ -12,6 +12,9 @@
 
 namespace sumonce::capture {
 
+// The operation that is named where the finalizer itself made what nothing explains.
+inline constexpr char kFinalizer[] = "the finalizer";
+
 // What follows if the gradient was of this class before the finalizer; of an unknown class:
 // whatever it was.
 struct Conclusion {
@@ -23,6 +26,7 @@ struct Conclusion {
   std::string coefficient;
   std::optional<double> factor;
   std::string action;
+  std::string operation;  // where it went wrong, if that is known
   std::vector<std::string> evidence;
   std::vector<Mechanism> also;  // what fits as well
 

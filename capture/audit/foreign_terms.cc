@@ -144,7 +144,78 @@ class ForeignTerms {
   std::vector<std::string> found_;
 };
 
+// What must have stood in a holder's place: f without everybody else's terms, by that of the first
+// holder. Its own term if nothing was swapped there.
+std::vector<double> InPlaceOf(const Sample& sample, size_t holder, bool of_sum) {
+  std::vector<double> rest = sample.finalized[holder];
+  const std::span<const double> all =
+      of_sum ? std::span<const double>(sample.sum) : sample.Own(static_cast<int>(holder));
+  for (int64_t i = 0; i < sample.count; ++i) rest[i] -= all[i] - sample.contribution[holder][i];
+  return rest;
+}
+
+class SwappedTerm {
+ public:
+  SwappedTerm(const ActionInputs& inputs, const Sample& sample)
+      : step_(*inputs.step), geometry_(*inputs.geometry), inputs_(inputs), sample_(sample) {}
+
+  absl::StatusOr<std::optional<Action>> Find() {
+    for (const bool of_sum : {false, true}) {
+      if (of_sum && geometry_.tensor == 1) continue;
+      for (int h = 0; h < geometry_.count(); ++h) {
+        SUMONCE_ASSIGN_OR_RETURN(std::optional<Action> found, InPlace(h, of_sum));
+        if (found) return found;
+      }
+    }
+    return std::optional<Action>();
+  }
+
+ private:
+  absl::StatusOr<std::optional<Action>> InPlace(int h, bool of_sum) {
+    const Holder& holder = geometry_.holders[h];
+    const std::vector<double> expected = InPlaceOf(sample_, h, of_sum);
+    const int kind = step_.KindNumber("contribution");
+    int tried = 0;
+    for (int param = 0; param < static_cast<int>(step_.params().size()); ++param) {
+      const StoredTensor tensor = step_.Find(holder.rank, param, kind);
+      if (!tensor.present() || tensor.count != inputs_.measure->elements) continue;
+      if (param == holder.param || ++tried > kMaxCandidates) continue;
+      ParamGeometry theirs = geometry_;
+      theirs.holders.assign(geometry_.holders.size(), {});
+      theirs.holders[h] = {.rank = holder.rank, .param = param};
+      SUMONCE_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> values,
+                               SampleKind(step_, theirs, *inputs_.measure, "contribution"));
+      if (!Matches(expected, values[h])) continue;
+      Action action{.kind = Action::Kind::kPermuted, .axis = geometry_.data_axis};
+      action.evidence.push_back(absl::StrCat("in the place of rank ", holder.rank,
+                                             "'s term is what it contributed to ",
+                                             step_.params()[param]));
+      return std::optional<Action>(std::move(action));
+    }
+    return std::optional<Action>();
+  }
+
+  bool Matches(const std::vector<double>& expected, const std::vector<double>& values) const {
+    for (int64_t i = 0; i < sample_.count; ++i) {
+      const double value = inputs_.options.kappa * values[i];
+      const double allowed = 4 * sample_.relative * (sample_.sum_magnitude[i] + std::fabs(value));
+      if (!(std::fabs(expected[i] - value) <= allowed)) return false;
+    }
+    return !values.empty();
+  }
+
+  const Step& step_;
+  const ParamGeometry& geometry_;
+  const ActionInputs& inputs_;
+  const Sample& sample_;
+};
+
 }  // namespace
+
+absl::StatusOr<std::optional<Action>> FindSwappedTerm(const ActionInputs& inputs,
+                                                      const Sample& sample) {
+  return SwappedTerm(inputs, sample).Find();
+}
 
 absl::StatusOr<std::optional<Action>> FindForeignTerms(const ActionInputs& inputs,
                                                        const Sample& sample) {

@@ -17,4 +17,9 @@ namespace sumonce::capture {
 absl::StatusOr<std::optional<Action>> FindForeignTerms(const ActionInputs& inputs,
                                                        const Sample& sample);
 
+// One rank's term replaced by what that rank contributed to another parameter of the same size:
+// buffers that changed places. Nothing if that is not it.
+absl::StatusOr<std::optional<Action>> FindSwappedTerm(const ActionInputs& inputs,
+                                                      const Sample& sample);
+
 }  // namespace sumonce::capture

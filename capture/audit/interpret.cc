@@ -19,8 +19,10 @@ bool AllWithin(const std::vector<Against>& all, double factor, double rtol) {
   });
 }
 
-// One factor that all have in common; 0 if there is none.
-double CommonFactor(const std::vector<Against>& all, double rtol) {
+// One factor that all have in common; 0 if there is none. Sums of squares that cancel are good to
+// half the digits of a double.
+double CommonFactor(const std::vector<Against>& all, double of_rounding) {
+  const double rtol = std::max(of_rounding, 1e-7);
   double factor = 0;
   for (const Against& one : all) {
     if (one.x_square < 0 || one.g_square == 0) continue;

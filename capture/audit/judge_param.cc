@@ -15,6 +15,12 @@ namespace {
 
 using Kind = Action::Kind;
 
+// "rank 2: ..." before "rank 10: ...": the grid's order is another than that of ranks.
+bool ByRank(const std::string& a, const std::string& b) {
+  const size_t x = a.find(':'), y = b.find(':');
+  return x != y ? x < y : a < b;
+}
+
 class ParamJudge {
  public:
   explicit ParamJudge(const JudgeInputs& inputs) : inputs_(inputs), geometry_(*inputs.geometry) {}
@@ -29,6 +35,7 @@ class ParamJudge {
     if (measure_.shapes_differ)
       return NoStatement(absl::StrCat("its shape is not the same: ", measure_.shapes_text));
     PerRank();
+    std::sort(judgement_.per_rank.begin(), judgement_.per_rank.end(), ByRank);
     if (!measure_.not_finite.empty()) return NotFinite();
     if (measure_.contributions_missing) return WithoutContributions();
     judgement_.over_tensor = measure_.over_tensor;
@@ -87,6 +94,7 @@ class ParamJudge {
     judgement_.reference_error = found.worst_error;
     judgement_.partly_right = figures.rows_right > 0 && figures.rows_wrong > 0;
     judgement_.per_rank = found.per_rank;
+    std::sort(judgement_.per_rank.begin(), judgement_.per_rank.end(), ByRank);
     for (const sumonce::capture::Against& one : figures.finalized)
       judgement_.ratios.push_back(one.x_square < 0 ? -1 : one.ratio());
     if (found.zero && measure_.contributions_zero) {
@@ -401,7 +409,7 @@ class ParamJudge {
     Conclusion conclusion{.outcome = Outcome::kWrong,
                           .mechanism = Mechanism::kMixedUse,
                           .axis = geometry_.tensor_axis(),
-                          .coefficient = "none: a mixture",
+                          .coefficient = "none: per rank",
                           .action = ActionName(actions_.front(), geometry_)};
     if (inputs_.hint && inputs_.hint->mixed_use)
       conclusion.evidence.push_back(inputs_.hint->source);

@@ -32,7 +32,7 @@ struct ParamJudgement {
   bool mixed_lines = false;    // some rows or columns complete, others partial
   bool replicas_part = false;  // copies of one weight got different gradients
   Likeness over_tensor = Likeness::kUnknown;
-  bool parted_after = false;     // and after it
+  bool parted_after = false;           // and after it
   bool weights_drifted = false;        // copies of one weight differ before this step
   bool weights_equal = false;          // known to be equal
   std::vector<HolderFigures> figures;  // by holder

@@ -44,24 +44,24 @@ std::string Word(const AuditedParam& param) {
 }
 
 // Parameters of one kind and one verdict.
-struct KindCount {
+struct KindRows {
   int order = 0;
   std::string word;
   std::string kind;
   std::vector<const AuditedParam*> params;
 };
 
-std::vector<KindCount> KindsOf(const Audit& audit) {
-  std::map<std::tuple<int, std::string, std::string>, KindCount> kinds;
+std::vector<KindRows> KindsOf(const Audit& audit) {
+  std::map<std::tuple<int, std::string, std::string>, KindRows> kinds;
   for (const AuditedParam& param : audit.params) {
     const int order = Order(param);
-    KindCount& kind = kinds[{order, Word(param), param.kind}];
+    KindRows& kind = kinds[{order, Word(param), param.kind}];
     kind.order = order;
     kind.word = Word(param);
     kind.kind = param.kind;
     kind.params.push_back(&param);
   }
-  std::vector<KindCount> sorted;
+  std::vector<KindRows> sorted;
   for (auto& [key, kind] : kinds) sorted.push_back(std::move(kind));
   return sorted;
 }
@@ -87,9 +87,9 @@ class TableOfKinds {
                  : "norm of the finalized gradient, worst of its kind, by rank";
     for (const int rank : ranks_) table.columns.push_back(absl::StrCat("rank ", rank));
     size_t width = 0;
-    const std::vector<KindCount> kinds = KindsOf(audit_);
-    for (const KindCount& kind : kinds) width = std::max(width, kind.word.size());
-    for (const KindCount& kind : kinds) {
+    const std::vector<KindRows> kinds = KindsOf(audit_);
+    for (const KindRows& kind : kinds) width = std::max(width, kind.word.size());
+    for (const KindRows& kind : kinds) {
       const AuditedParam& worst = Worst(kind);
       const std::string name = kind.params.size() == 1
                                    ? worst.name
@@ -124,7 +124,7 @@ class TableOfKinds {
     return high == 0 ? 0 : 1 - std::min(low / high, 1.0);
   }
 
-  const AuditedParam& Worst(const KindCount& kind) const {
+  const AuditedParam& Worst(const KindRows& kind) const {
     return **std::max_element(
         kind.params.begin(), kind.params.end(),
         [&](const AuditedParam* a, const AuditedParam* b) { return Spread(*a) < Spread(*b); });

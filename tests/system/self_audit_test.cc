@@ -47,15 +47,16 @@ class SelfAudit {
     ASSERT_TRUE(audit.ok()) << audit.status();
     EXPECT_EQ(audit->params.size(), run_.numbers.size());
     for (const AuditedParam& param : audit->params) {
-      const Verdict& expected = run_.numbers.at(param.name);
+      const Verdict& expected = Expected(param.name);
       const Verdict& found = param.verdict;
       const std::string what =
           param.name + ": the run says " + Text(expected) + ", the audit " + Text(found);
       EXPECT_EQ(found.outcome, expected.outcome) << what;
-      EXPECT_EQ(found.mechanism, expected.mechanism) << what;
+      if (!Unnamed(expected)) EXPECT_EQ(found.mechanism, expected.mechanism) << what;
       if (expected.outcome != Outcome::kWrong || expected.mechanism == Mechanism::kUpstream)
         continue;
-      EXPECT_EQ(found.step, expected.step) << what;
+      const bool by_proof = run_.numbers.at(param.name).outcome == Outcome::kNoEvidence;
+      if (!by_proof) EXPECT_EQ(found.step, expected.step) << what;
       // Axes of one size give one factor two names.
       const bool same_factor =
           found.factor && expected.factor && std::abs(*found.factor - *expected.factor) < 1e-6;
@@ -68,7 +69,7 @@ class SelfAudit {
     const absl::StatusOr<Audit> audit = capture::AuditCapture(folder_, {.threads = 1});
     ASSERT_TRUE(audit.ok()) << audit.status();
     for (const AuditedParam& param : audit->params) {
-      const Verdict& expected = run_.numbers.at(param.name);
+      const Verdict& expected = Expected(param.name);
       std::set<std::string> possible(param.verdict.possible.begin(), param.verdict.possible.end());
       if (param.verdict.outcome == Outcome::kWrong)
         possible.insert(std::string(Name(param.verdict.mechanism)));
@@ -81,12 +82,29 @@ class SelfAudit {
       }
       const std::string word(expected.outcome == Outcome::kWrong ? Name(expected.mechanism)
                                                                  : Name(expected.outcome));
+      if (Unnamed(expected)) {
+        EXPECT_EQ(param.verdict.outcome, Outcome::kWrong) << param.name;
+        continue;
+      }
       EXPECT_THAT(possible, ::testing::Contains(word))
           << param.name << ": the audit alone says " << Text(param.verdict);
     }
   }
 
  private:
+  // A call of the finalizer that gave what the run, which looks at what each rank sent, has no name
+  // for. The audit, which looks at what each rank got, may have one.
+  static bool Unnamed(const Verdict& verdict) {
+    return verdict.mechanism == Mechanism::kUpstream && verdict.operation.starts_with("finalizer ");
+  }
+
+  // By the numbers; where those of the compared steps are zero the run's proof decides, and the
+  // audit may have seen a later step.
+  const Verdict& Expected(const std::string& param) const {
+    const Verdict& numbers = run_.numbers.at(param);
+    return numbers.outcome == Outcome::kNoEvidence ? run_.verdicts.at(param) : numbers;
+  }
+
   RunOnce run_;
   std::string folder_;
 };
