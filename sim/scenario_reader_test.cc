@@ -50,26 +50,6 @@ TEST_F(ScenarioReaderTest, ReadsEveryPart) {
   EXPECT_TRUE(std::get<MarkEdit>(scenario.cures.at(0).kind).set);
 }
 
-// A norm that stands in front is not fused as well, and needs something behind it.
-TEST_F(ScenarioReaderTest, NormsStandInFrontOrAreFused) {
-  const std::string layer = "layer { self_attention { } mlp { } ";
-  const auto read = [&](const std::string& more) {
-    return ReadScenario(Write("norms.textproto", "model { " + layer + more + "} }"), "norms", {});
-  };
-  const ReadResult fused = read("");
-  ASSERT_TRUE(fused.ok());
-  const DecoderLayerConfig& both = fused.scenario.model.layers[0];
-  EXPECT_TRUE(std::get<SelfAttentionConfig>(both.mixer).layer_norm && both.mlp->layer_norm);
-  const ReadResult apart = read("input_layernorm: true pre_mlp_layernorm: true ");
-  ASSERT_TRUE(apart.ok());
-  const DecoderLayerConfig& own = apart.scenario.model.layers[0];
-  EXPECT_TRUE(own.input_layernorm && own.pre_mlp_layernorm);
-  EXPECT_FALSE(std::get<SelfAttentionConfig>(own.mixer).layer_norm || own.mlp->layer_norm);
-  const std::string alone =
-      Write("alone.textproto", "model { layer { mlp { } input_layernorm: true } }");
-  EXPECT_THAT(Mistakes(alone), ElementsAre(HasSubstr("input_layernorm without a mixer")));
-}
-
 TEST_F(ScenarioReaderTest, WithoutLoraTheBaseIsTrained) {
   const ReadResult read =
       ReadScenario(Write("a.textproto", "model { layer { mlp {} } }"), "area/a", {});

@@ -141,7 +141,7 @@ void ReadNorms(const Block& block, DecoderLayerConfig& layer) {
   if (!layer.pre_mlp_layernorm) return;
   if (layer.mlp) {
     layer.mlp->layer_norm = false;
-  } else {
+  } else if (!block.Given("shared_expert")) {  // which has it always
     block.Add("pre_mlp_layernorm",
               "pre_mlp_layernorm without mlp, expected an MLP behind it; take it out");
   }
