@@ -72,7 +72,7 @@ class Auditor {
     audit_.steps.push_back(step.step());
     if (audit_.case_name.empty()) Describe(step);
     AddFaults(step);
-    const std::vector<ParamGeometry> geometries = GeometriesOf(step);
+    std::vector<ParamGeometry> geometries = GeometriesOf(step);
     SUMONCE_ASSIGN_OR_RETURN(const Kappa kappa, FindKappa(step, geometries));
     if (!kappa.condition.empty()) AddOnce(kappa.condition, audit_.conditions);
     const MeasureOptions measure{.kappa = kappa.value, .rtol = options_.rtol};
@@ -88,7 +88,9 @@ class Auditor {
       Course& course = courses_[geometries[i].name()];
       if (course.judgements.empty()) course.geometry = geometries[i];
       figures.push_back(judgements[i].figures);
-      if (course.judgements.empty() && judgements[i].weights_equal) course.replicated = true;
+      geometries[i].cut = judgements[i].cut;
+      if (judgements[i].cut != CutKnown::kUnknown)
+        course.replicated = judgements[i].cut == CutKnown::kReplicated;
       course.judgements.push_back(std::move(judgements[i]));
     }
     audit_.norms.push_back(NormsOf(step, geometries, figures));
@@ -222,14 +224,6 @@ class Auditor {
 
 absl::StatusOr<Audit> AuditCapture(const std::string& path, const AuditOptions& options) {
   return Auditor(path, options).Run();
-}
-
-const std::vector<Mechanism>& InvisibleWithoutReference() {
-  static const auto& mechanisms = *new std::vector<Mechanism>{
-      Mechanism::kUpstream,  Mechanism::kLocalGradient, Mechanism::kWrongShard,
-      Mechanism::kMixedUse,  Mechanism::kStale,         Mechanism::kLostContribution,
-      Mechanism::kWrongScale};
-  return mechanisms;
 }
 
 }  // namespace sumonce::capture

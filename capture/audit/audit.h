@@ -57,7 +57,4 @@ struct Audit {
 // The errors of reading: nothing there, no file that can be used.
 absl::StatusOr<Audit> AuditCapture(const std::string& path, const AuditOptions& options);
 
-// Mechanisms of faults in the gradient before the finalizer, which no rank's file shows by itself.
-const std::vector<Mechanism>& InvisibleWithoutReference();
-
 }  // namespace sumonce::capture

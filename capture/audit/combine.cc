@@ -59,7 +59,7 @@ std::pair<Conclusion, const ParamJudgement*> OfClass(const Conclusion& like,
   return {right.value_or(like), where};
 }
 
-std::string WhatDecides(const std::set<std::string>& words, std::span<const Conclusion> all) {
+std::string WhatDecides(std::span<const Conclusion> all) {
   const auto has = [&](GradClass grad_class) {
     return std::any_of(all.begin(), all.end(), [&](const Conclusion& conclusion) {
       return conclusion.grad_class == grad_class;
@@ -68,15 +68,14 @@ std::string WhatDecides(const std::set<std::string>& words, std::span<const Conc
   if (has(GradClass::kShard)) {
     return "whether it is cut: `layout` in the file, its weight at the first step, or a reference";
   }
-  if (has(GradClass::kComplete) && has(GradClass::kEqualShare)) {
-    return "the class of its gradient, complete or an equal share: its module's class (lint, or a "
-           "module map), the probe, or a reference (--against)";
+  if (has(GradClass::kComplete) || has(GradClass::kEqualShare)) {
+    return "the class of its gradient: its module's class (lint, or a module map), or a reference "
+           "(--against)";
   }
   if (std::any_of(all.begin(), all.end(),
                   [](const Conclusion& conclusion) { return conclusion.complete_over; })) {
     return "a step whose tokens differ between those ranks, or a reference (--against)";
   }
-  static_cast<void>(words);
   return "another step, the probe, or a reference (--against)";
 }
 
@@ -227,7 +226,7 @@ Verdict VerdictOf(std::span<const Conclusion> conclusions) {
   if (words.size() == 1) return verdict;
   std::sort(words.begin(), words.end());
   verdict.possible = words;
-  verdict.decides = WhatDecides({words.begin(), words.end()}, conclusions);
+  verdict.decides = WhatDecides(conclusions);
   if (!may_be_right) return verdict;
   verdict.outcome = Outcome::kNoStatement;
   verdict.mechanism = Mechanism::kNone;

@@ -179,7 +179,8 @@ bool IsExpertName(const std::string& name) {
 }
 
 std::vector<ParamGeometry> GeometriesOf(const Step& step) {
-  const int finalized = step.KindNumber("finalized");
+  int finalized = step.KindNumber("finalized");
+  if (finalized < 0) finalized = step.KindNumber("probe_finalized");
   // Copies by the name that they are tied to.
   std::map<std::string, std::set<Copy>> by_name;
   for (const int rank : step.ranks()) {

@@ -61,7 +61,8 @@ std::string KindOf(const std::string& name);
 // Whether a name is an expert's: Megatron's module `experts`.
 bool IsExpertName(const std::string& name);
 
-// All parameters of the step that have a finalized gradient somewhere, by name.
+// All parameters of the step that have a finalized gradient somewhere (of the step, or else of a
+// probe), by name.
 std::vector<ParamGeometry> GeometriesOf(const Step& step);
 
 // "a, b" of ranks, runs shortened: "0-3, 6".

@@ -57,11 +57,11 @@ class Interpreter {
   }
 
  private:
-  bool replicated() const { return geometry_.cut != CutKnown::kShard && geometry_.tensor > 1; }
+  bool replicated() const { return !figures_.cut && geometry_.tensor > 1; }
 
   GradClass OwnClass() const {
     if (geometry_.tensor == 1) return GradClass::kPartial;
-    return geometry_.cut == CutKnown::kShard ? GradClass::kShard : GradClass::kComplete;
+    return figures_.cut ? GradClass::kShard : GradClass::kComplete;
   }
   GradClass SumClass() const {
     return measure_.over_tensor == Likeness::kEqual ? GradClass::kEqualShare : GradClass::kPartial;

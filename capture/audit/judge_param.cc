@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "capture/audit/buffers.h"
+#include "capture/audit/classes.h"
 #include "capture/audit/interpret.h"
 
 namespace sumonce::capture {
@@ -23,17 +24,21 @@ bool ByRank(const std::string& a, const std::string& b) {
 
 class ParamJudge {
  public:
-  explicit ParamJudge(const JudgeInputs& inputs) : inputs_(inputs), geometry_(*inputs.geometry) {}
+  explicit ParamJudge(const JudgeInputs& inputs)
+      : inputs_(inputs), geometry_(*inputs.geometry), options_(inputs.options) {}
 
   absl::StatusOr<ParamJudgement> Run() {
     judgement_.step = inputs_.step->step();
+    judgement_.cut = geometry_.cut;
     if (!geometry_.conflict.empty()) return NoStatement(geometry_.conflict);
-    SUMONCE_ASSIGN_OR_RETURN(measure_, MeasureParam(*inputs_.step, geometry_, inputs_.options));
+    if (inputs_.step->KindNumber("finalized") < 0) TakeProbe();
+    SUMONCE_ASSIGN_OR_RETURN(measure_, MeasureParam(*inputs_.step, geometry_, options_));
     judgement_.shape =
         absl::StrCat("[", absl::StrJoin(measure_.shape, ", "), "] ", ToAbsl(Name(measure_.dtype)));
     judgement_.figures = measure_.holders;
     if (measure_.shapes_differ)
       return NoStatement(absl::StrCat("its shape is not the same: ", measure_.shapes_text));
+    if (probed_) ForgetClasses();
     PerRank();
     std::sort(judgement_.per_rank.begin(), judgement_.per_rank.end(), ByRank);
     if (!measure_.not_finite.empty()) return NotFinite();
@@ -41,16 +46,19 @@ class ParamJudge {
     judgement_.over_tensor = measure_.over_tensor;
     judgement_.weights_equal = measure_.weights.known && measure_.weights.equal;
     judgement_.replicas_part = measure_.finalized_copies == Likeness::kUnequal;
-    FindClasses();
-    SUMONCE_ASSIGN_OR_RETURN(buffers_, CheckBuffers(*inputs_.step, inputs_.previous, geometry_,
-                                                    measure_, inputs_.options));
-    if (inputs_.reference != nullptr) {
+    std::optional<ReferenceFigures> figures;
+    if (inputs_.reference != nullptr && !probed_) {
       SUMONCE_ASSIGN_OR_RETURN(
-          const ReferenceFigures figures,
-          inputs_.reference->Compare(*inputs_.step, geometry_, measure_, inputs_.options));
-      if (figures.problem.empty()) return Against(figures);
-      judgement_.not_compared = figures.problem;
+          figures, inputs_.reference->Compare(*inputs_.step, geometry_, measure_, options_));
+      judgement_.not_compared = figures->problem;
+      // Two shapes say how it is cut.
+      if (figures->problem.empty() && geometry_.cut == CutKnown::kUnknown)
+        geometry_.cut = figures->cut ? CutKnown::kShard : CutKnown::kReplicated;
     }
+    TakeClasses();
+    SUMONCE_ASSIGN_OR_RETURN(
+        buffers_, CheckBuffers(*inputs_.step, inputs_.previous, geometry_, measure_, options_));
+    if (figures && figures->problem.empty()) return Against(*figures);
     return Alone();
   }
 
@@ -59,8 +67,9 @@ class ParamJudge {
 
   absl::StatusOr<ParamJudgement> Alone() {
     if (measure_.contributions_zero && measure_.finalized_zero) {
-      judgement_.no_evidence = true;
-      return std::move(judgement_);
+      SUMONCE_ASSIGN_OR_RETURN(const bool probed, Probe());
+      judgement_.no_evidence = !probed;
+      if (!probed) return std::move(judgement_);
     }
     SUMONCE_RETURN_IF_ERROR(FindWhatWasDone());
     if (actions_.empty()) return NoStatement(WhatIsMissing());
@@ -71,6 +80,25 @@ class ParamJudge {
       MixedUse();
     }
     return std::move(judgement_);
+  }
+
+  void TakeProbe() {
+    options_.contribution = "probe_contribution";
+    options_.finalized = "probe_finalized";
+    probed_ = true;
+  }
+
+  // Asks the probe where the step's own gradients are zero. False: there is none of this parameter.
+  absl::StatusOr<bool> Probe() {
+    const Measure real = measure_;
+    TakeProbe();
+    SUMONCE_ASSIGN_OR_RETURN(measure_, MeasureParam(*inputs_.step, geometry_, options_));
+    const bool usable = !measure_.shapes_differ && !measure_.contributions_missing &&
+                        !measure_.contributions_zero && measure_.not_finite.empty();
+    if (!usable) measure_ = real;
+    probed_ = usable;
+    if (usable) Because("its gradients are zero; what the finalizer does is known from the probe");
+    return usable;
   }
 
   ParamJudgement BufferWrong() {
@@ -88,7 +116,7 @@ class ParamJudge {
   // --- against a reference ---------------------------------------------------------------------
 
   absl::StatusOr<ParamJudgement> Against(const ReferenceFigures& figures) {
-    const double rtol = inputs_.options.rtol.value_or(DefaultRtol(measure_.roundoff));
+    const double rtol = options_.rtol.value_or(DefaultRtol(measure_.roundoff));
     const Interpretation found = Interpret(figures, geometry_, measure_, rtol);
     judgement_.against = true;
     judgement_.reference_error = found.worst_error;
@@ -221,6 +249,15 @@ class ParamJudge {
     return std::move(judgement_);
   }
 
+  // The probe's contributions are random numbers.
+  void ForgetClasses() {
+    measure_.over_tensor = Likeness::kUnknown;
+    measure_.finalized_copies = measure_.finalized_tensor = Likeness::kUnknown;
+    measure_.over_data.clear();
+    measure_.rows = measure_.columns = LineCounts();
+    Because("only a probe of the finalizer is in the files");
+  }
+
   void PerRank() {
     for (int h = 0; h < geometry_.count(); ++h) {
       const Holder& holder = geometry_.holders[h];
@@ -240,111 +277,23 @@ class ParamJudge {
     }
   }
 
-  // --- classes ---------------------------------------------------------------------------------
-
   void Because(std::string sentence) { judgement_.class_evidence.push_back(std::move(sentence)); }
 
-  std::string Tensor() const { return std::string(Name(geometry_.tensor_axis())); }
-
-  // Copies that differ after the step; of a parameter that is cut, only copies of one part.
-  void FindPartedAfter(bool replicated) {
+  void TakeClasses() {
+    ClassesLeft left = FindClasses({.geometry = &geometry_,
+                                    .measure = &measure_,
+                                    .hint = inputs_.hint,
+                                    .first_step = inputs_.first_step,
+                                    .replicated = inputs_.replicated});
+    classes_ = std::move(left.classes);
+    for (std::string& sentence : left.because) Because(std::move(sentence));
+    judgement_.mixed_lines = left.mixed_lines;
+    judgement_.weights_drifted = left.weights_drifted;
+    geometry_.cut = judgement_.cut = left.cut;
+    const bool replicated = geometry_.tensor > 1 && left.cut == CutKnown::kReplicated;
     const WeightFigures& after = measure_.weights_after;
     judgement_.parted_after = after.known && !(replicated ? after.equal : after.copies_equal);
-  }
-
-  void FindClasses() {
-    judgement_.weights_drifted = measure_.weights.known && !measure_.weights.copies_equal;
-    FindPartedAfter(false);
-    if (geometry_.tensor == 1) {
-      classes_ = {GradClass::kPartial};
-      return;
-    }
-    if (geometry_.cut == CutKnown::kShard) {
-      classes_ = {GradClass::kShard};
-      Because(absl::StrCat("the file says that it is cut over ", Tensor()));
-      return;
-    }
-    std::optional<bool> replicated = inputs_.replicated;
-    if (geometry_.cut == CutKnown::kReplicated) replicated = true;
-    if (!replicated && inputs_.hint && inputs_.hint->grad_class != GradClass::kUnknown)
-      replicated = inputs_.hint->grad_class != GradClass::kShard;
-    if (!replicated && inputs_.first_step && measure_.weights.known && !measure_.weights.constant) {
-      replicated = measure_.weights.equal;
-      Because(measure_.weights.equal
-                  ? "its weights are equal on all ranks, so it is replicated"
-                  : absl::StrCat("its weights differ along ", Tensor(), ", so it is cut"));
-    }
-    if (replicated && !*replicated) {
-      classes_ = {GradClass::kShard};
-      return;
-    }
-    if (replicated && measure_.weights.known) judgement_.weights_drifted = !measure_.weights.equal;
-    if (replicated) FindPartedAfter(true);
-    OfReplicated(replicated.has_value());
     judgement_.replicas_part |= replicated && measure_.finalized_tensor == Likeness::kUnequal;
-  }
-
-  void OfReplicated(bool certain) {
-    switch (measure_.over_tensor) {
-      case Likeness::kEqual:
-        classes_ = {GradClass::kComplete, GradClass::kEqualShare};
-        Because(absl::StrCat("the ranks of ", Tensor(), " contribute the same"));
-        break;
-      case Likeness::kUnequal:
-        OfDifferent(certain);
-        break;
-      default:
-        classes_ = {GradClass::kPartial, GradClass::kComplete, GradClass::kEqualShare};
-        if (!certain) classes_.push_back(GradClass::kShard);
-        Because(measure_.over_tensor == Likeness::kNear
-                    ? "the ranks' contributions are neither equal nor clearly different"
-                    : "there is no other rank's contribution to compare with");
-    }
-    TakeHint();
-  }
-
-  void OfDifferent(bool certain) {
-    classes_ = {GradClass::kPartial};
-    if (judgement_.weights_drifted) {
-      classes_.push_back(GradClass::kComplete);
-      Because("the ranks contribute differently, but their weights differ already");
-      return;
-    }
-    if (!certain) {
-      classes_.push_back(GradClass::kShard);
-      Because(
-          absl::StrCat("the ranks contribute differently, and nothing says whether it is cut "
-                       "over ",
-                       Tensor()));
-      return;
-    }
-    const auto mixed = [](const LineCounts& lines) { return lines.equal > 0 && lines.unequal > 0; };
-    if (mixed(measure_.rows) || mixed(measure_.columns)) {
-      judgement_.mixed_lines = true;
-      const bool rows = mixed(measure_.rows);
-      const LineCounts& lines = rows ? measure_.rows : measure_.columns;
-      Because(absl::StrCat("of its ", rows ? "rows " : "columns ", lines.equal,
-                           " are the same on all ranks of ", Tensor(), " (complete) and ",
-                           lines.unequal, " are not (partial)"));
-      return;
-    }
-    Because(measure_.weights.known ? "equal weights, and the ranks contribute differently"
-                                   : "replicated, and the ranks contribute differently");
-  }
-
-  // A hint narrows what the numbers leave open; it never widens it.
-  void TakeHint() {
-    if (!inputs_.hint) return;
-    const GradClass hinted = inputs_.hint->grad_class;
-    if (hinted == GradClass::kUnknown) return;
-    if (std::find(classes_.begin(), classes_.end(), hinted) == classes_.end()) {
-      Because(absl::StrCat("overruled by that: ", inputs_.hint->source, " says ",
-                           ToAbsl(Name(hinted))));
-      return;
-    }
-    if (classes_.size() == 1) return;
-    classes_ = {hinted};
-    Because(absl::StrCat(inputs_.hint->source, ": ", ToAbsl(Name(hinted))));
   }
 
   // --- what was done ---------------------------------------------------------------------------
@@ -369,9 +318,9 @@ class ParamJudge {
     }
     SUMONCE_ASSIGN_OR_RETURN(actions_, FindActions({.step = inputs_.step,
                                                     .previous = inputs_.previous,
-                                                    .geometry = inputs_.geometry,
+                                                    .geometry = &geometry_,
                                                     .measure = &measure_,
-                                                    .options = inputs_.options}));
+                                                    .options = options_}));
     return absl::OkStatus();
   }
 
@@ -436,7 +385,10 @@ class ParamJudge {
   }
 
   const JudgeInputs& inputs_;
-  const ParamGeometry& geometry_;
+  ParamGeometry geometry_;  // with what is found out of its cut
+  MeasureOptions options_;
+  bool probed_ =
+      false;  // c and f are the probe's: they tell what was done, and nothing of the class
   Measure measure_;
   ParamJudgement judgement_;
   std::vector<GradClass> classes_;

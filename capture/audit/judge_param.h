@@ -26,6 +26,7 @@ struct ParamJudgement {
   std::vector<Conclusion> conclusions;      // none if either of the two
   std::vector<std::string> class_evidence;  // why these classes
   std::vector<std::string> per_rank;
+  CutKnown cut = CutKnown::kUnknown;  // as far as it was found out
   // The class is partial only because contributions differ, and nothing was summed: a gradient that
   // arrives wrong would look the same.
   bool by_difference_alone = false;

@@ -89,8 +89,8 @@ class Measurer {
   double* F(int holder) { return f_.data() + holder * chunk_; }
 
   void FindSources() {
-    const int contribution = step_.KindNumber("contribution");
-    const int finalized = step_.KindNumber("finalized");
+    const int contribution = step_.KindNumber(options_.contribution);
+    const int finalized = step_.KindNumber(options_.finalized);
     const int weight = step_.KindNumber("weight");
     const int weight_after = step_.KindNumber("weight_after");
     sources_.resize(holders());

@@ -83,6 +83,9 @@ struct Measure {
 
 struct MeasureOptions {
   double kappa = 1;
+  // The kinds of tensors that are c and f: the step's, or those of a probe of the finalizer.
+  std::string contribution = "contribution";
+  std::string finalized = "finalized";
   // Allowed relative rounding of one element, of the sum of its terms' magnitudes; absent: derived
   // from the dtypes and the number of terms.
   std::optional<double> rtol;

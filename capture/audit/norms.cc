@@ -86,6 +86,11 @@ NormFigures NormsOf(const Step& step, const std::vector<ParamGeometry>& geometri
   for (size_t i = 0; i < geometries.size(); ++i) {
     const ParamGeometry& geometry = geometries[i];
     if (figures[i].empty()) continue;
+    if (geometry.tensor > 1 && geometry.cut == CutKnown::kUnknown) {
+      norms.not_comparable =
+          absl::StrCat("whether ", geometry.name(), " is cut or replicated is not known");
+      return norms;
+    }
     const bool cut = geometry.cut == CutKnown::kShard;
     std::set<int> seen;  // places along the tensor axis whose copy was counted
     double counted = 0, own = 0;

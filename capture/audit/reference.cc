@@ -75,6 +75,10 @@ class Comparer {
     const Holder& first = theirs_.first();
     const std::vector<int64_t> local =
         reference.ShapeOf(first.rank, first.param, reference.KindNumber("finalized"));
+    if (theirs_.tensor > 1 && theirs_.cut == CutKnown::kUnknown) {
+      return Problem(absl::InvalidArgumentError("how it is cut over tp is not known (`layout`)"),
+                     "in the reference, ");
+    }
     const absl::StatusOr<CutMap> theirs =
         theirs_.cut == CutKnown::kShard && theirs_.tensor > 1
             ? CutMap::Create(local, *theirs_.layout, theirs_.tensor)
@@ -85,6 +89,7 @@ class Comparer {
         CutOf(geometry_, measure_.shape, theirs_cut_->whole_shape(local));
     if (!ours.ok()) return Problem(ours.status(), "");
     cut_ = *ours;
+    figures_.cut = cut_->parts() > 1;
     return true;
   }
 

@@ -32,6 +32,7 @@ struct ReferenceFigures {
   std::vector<Against> own;        // by place along the tensor axis: kappa * own against g
   std::vector<Against> sum;        // kappa * sum, the same
   bool contributions = false;      // own and sum are there
+  bool cut = false;                // our ranks hold slices of it
   bool zero = true;                // the reference is exactly zero
   // Rows of dimension 0 of a matrix on the holders: right ones, and others.
   int64_t rows_right = 0;

@@ -14,7 +14,7 @@ namespace sumonce::capture {
 namespace {
 
 constexpr size_t kMaxRankColumns = 16;
-constexpr size_t kMaxShown = 5;  // parameters in a note
+constexpr size_t kMaxNamed = 5;  // parameters in a note
 
 // Worst first: wrong, wrong by inheritance, undecided, unseen, right.
 int Order(const AuditedParam& param) {
@@ -44,24 +44,24 @@ std::string Word(const AuditedParam& param) {
 }
 
 // Parameters of one kind and one verdict.
-struct KindRows {
+struct KindCount {
   int order = 0;
   std::string word;
   std::string kind;
   std::vector<const AuditedParam*> params;
 };
 
-std::vector<KindRows> KindsOf(const Audit& audit) {
-  std::map<std::tuple<int, std::string, std::string>, KindRows> kinds;
+std::vector<KindCount> KindsOf(const Audit& audit) {
+  std::map<std::tuple<int, std::string, std::string>, KindCount> kinds;
   for (const AuditedParam& param : audit.params) {
     const int order = Order(param);
-    KindRows& kind = kinds[{order, Word(param), param.kind}];
+    KindCount& kind = kinds[{order, Word(param), param.kind}];
     kind.order = order;
     kind.word = Word(param);
     kind.kind = param.kind;
     kind.params.push_back(&param);
   }
-  std::vector<KindRows> sorted;
+  std::vector<KindCount> sorted;
   for (auto& [key, kind] : kinds) sorted.push_back(std::move(kind));
   return sorted;
 }
@@ -87,9 +87,9 @@ class TableOfKinds {
                  : "norm of the finalized gradient, worst of its kind, by rank";
     for (const int rank : ranks_) table.columns.push_back(absl::StrCat("rank ", rank));
     size_t width = 0;
-    const std::vector<KindRows> kinds = KindsOf(audit_);
-    for (const KindRows& kind : kinds) width = std::max(width, kind.word.size());
-    for (const KindRows& kind : kinds) {
+    const std::vector<KindCount> kinds = KindsOf(audit_);
+    for (const KindCount& kind : kinds) width = std::max(width, kind.word.size());
+    for (const KindCount& kind : kinds) {
       const AuditedParam& worst = Worst(kind);
       const std::string name = kind.params.size() == 1
                                    ? worst.name
@@ -124,7 +124,7 @@ class TableOfKinds {
     return high == 0 ? 0 : 1 - std::min(low / high, 1.0);
   }
 
-  const AuditedParam& Worst(const KindRows& kind) const {
+  const AuditedParam& Worst(const KindCount& kind) const {
     return **std::max_element(
         kind.params.begin(), kind.params.end(),
         [&](const AuditedParam* a, const AuditedParam* b) { return Spread(*a) < Spread(*b); });
@@ -155,7 +155,7 @@ Finding NormFinding(const NormFigures& norms) {
   verdict.mechanism = Mechanism::kNormMiscount;
   verdict.evidence.push_back(NormText(norms, false));
   if (!norms.counted_often.empty()) {
-    const size_t shown = std::min(norms.counted_often.size(), kMaxShown);
+    const size_t shown = std::min(norms.counted_often.size(), kMaxNamed);
     const std::vector<std::string> first(norms.counted_often.begin(),
                                          norms.counted_often.begin() + shown);
     verdict.evidence.push_back(
@@ -189,10 +189,10 @@ void AddNotCompared(const Audit& audit, ScenarioResult& result) {
   }
   if (names.empty()) return;
   const std::vector<std::string> first(names.begin(),
-                                       names.begin() + std::min(names.size(), kMaxShown));
+                                       names.begin() + std::min(names.size(), kMaxNamed));
   result.failures.push_back(absl::StrCat(
       "not compared with the reference: ", absl::StrJoin(first, ", "),
-      names.size() > kMaxShown ? absl::StrCat(" and ", names.size() - kMaxShown, " more") : "",
+      names.size() > kMaxNamed ? absl::StrCat(" and ", names.size() - kMaxNamed, " more") : "",
       "; ", reason));
 }
 

@@ -108,12 +108,12 @@ absl::StatusOr<Sample> TakeSample(const Step& step, const ParamGeometry& geometr
   sample.whole = sample.count == measure.elements;
   sample.relative = options.rtol.value_or(RoundingBound(measure.roundoff, geometry.count()));
   SUMONCE_ASSIGN_OR_RETURN(sample.contribution,
-                           SampleKind(step, geometry, measure, "contribution"));
+                           SampleKind(step, geometry, measure, options.contribution));
   const std::vector<double> zeros(sample.count, 0.0);
   sample.own.assign(geometry.tensor, zeros);
   sample.own_magnitude = sample.own;
   sample.sum = sample.sum_magnitude = zeros;
-  const int finalized = step.KindNumber("finalized");
+  const int finalized = step.KindNumber(options.finalized);
   sample.finalized.assign(geometry.count(), zeros);
   for (int h = 0; h < geometry.count(); ++h) {
     const Holder& holder = geometry.holders[h];
