@@ -30,6 +30,8 @@ struct LoraConfig {
   // rank r times its sub-projections (linear_qkv q, k, v; in_proj qkv, z, b, a; linear_fc1 gate,
   // up).
   bool separate_adapters = false;
+  // One adapter per sub-projection, with parameters of its own: linear_qkv.q_proj.lora_A.
+  bool per_sub_projection = false;
 
   int64_t RankOf(std::string_view module_path) const;
 

@@ -29,6 +29,7 @@ const std::map<std::string, std::string>& Formulas() {
       {"Linear", "y = x W^T"},
       {"Log", "y = log x"},
       {"MaxOver", "y = maximum of x over a dimension"},
+      {"PlaceParts", "y = x as parts of a packed dimension, zeros in its other parts"},
       {"Product", "y = x m, element by element"},
       {"Regroup", "y = x with a plain dimension read as units"},
       {"RmsNorm", "y = w x / rms(x), for every token"},

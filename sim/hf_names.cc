@@ -1,5 +1,6 @@
 #include "sim/hf_names.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "absl/strings/numbers.h"
@@ -125,7 +126,10 @@ std::vector<SubProjection> MlpParts(const MlpConfig& config, const std::string& 
 
 std::string ModuleOf(const std::string& param) { return param.substr(0, param.rfind('.')); }
 
-std::optional<HfModule> HfModuleOf(const ModelConfig& model, const std::string& module) {
+namespace {
+
+// Of a linear module itself.
+std::optional<HfModule> LinearModuleOf(const ModelConfig& model, const std::string& module) {
   const std::vector<std::string> path = absl::StrSplit(module, '.');
   int layer = -1;
   const bool shared = path.size() == 6 && path[4] == "shared_experts";
@@ -148,6 +152,30 @@ std::optional<HfModule> HfModuleOf(const ModelConfig& model, const std::string& 
   }
   if (result.parts.empty()) return std::nullopt;
   return result;
+}
+
+// A sub-projection with an adapter of its own, ".linear_qkv.q_proj": its rows, as the fused ones of
+// that sub-projection lie one behind the other.
+std::optional<HfModule> SubModuleOf(const ModelConfig& model, const std::string& module) {
+  const std::optional<HfModule> fused = LinearModuleOf(model, ModuleOf(module));
+  if (!fused) return std::nullopt;
+  for (const SubProjection& part : fused->parts) {
+    if (!module.ends_with("." + part.name)) continue;
+    std::vector<int64_t> order = part.rows;
+    std::sort(order.begin(), order.end());
+    SubProjection sub{.name = part.name, .rows = {}};
+    for (const int64_t row : part.rows)
+      sub.rows.push_back(std::lower_bound(order.begin(), order.end(), row) - order.begin());
+    return HfModule{fused->parent, {sub}};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<HfModule> HfModuleOf(const ModelConfig& model, const std::string& module) {
+  const std::optional<HfModule> linear = LinearModuleOf(model, module);
+  return linear ? linear : SubModuleOf(model, module);
 }
 
 }  // namespace sumonce

@@ -181,19 +181,69 @@ CureTrial TrialOf(const Candidate& candidate) {
   return trial;
 }
 
-bool Accepts(const Scenario& scenario, std::span<const Edit> edits, const Candidate& candidate,
-             const Verdict& verdict) {
+std::vector<Edit> With(std::span<const Edit> edits, const Candidate& candidate) {
   std::vector<Edit> all(edits.begin(), edits.end());
   all.insert(all.end(), candidate.begin(), candidate.end());
-  const ProofRun run = Prove(scenario, all);
-  const auto right = [&](const std::string& param) {
+  return all;
+}
+
+// The verdict's parameters that a proof does not call right.
+std::vector<std::string> NotRight(const ProofRun& run, const Verdict& verdict) {
+  std::vector<std::string> params = verdict.affected;
+  params.push_back(verdict.param);
+  std::vector<std::string> left;
+  for (const std::string& param : params) {
     const auto proof = run.proofs.find(param);
-    return proof != run.proofs.end() && proof->second.outcome == Outcome::kRight;
-  };
-  for (const std::string& param : verdict.affected) {
-    if (!right(param)) return false;
+    if (proof == run.proofs.end() || proof->second.outcome != Outcome::kRight)
+      left.push_back(param);
   }
-  return right(verdict.param);
+  return left;
+}
+
+bool Accepts(const Scenario& scenario, std::span<const Edit> edits, const Candidate& candidate,
+             const Verdict& verdict) {
+  return NotRight(Prove(scenario, With(edits, candidate)), verdict).empty();
+}
+
+// What the proof says, with the rules that claim the parameter.
+Verdict VerdictBehind(const Scenario& scenario, std::span<const Edit> edits, const ProofRun& run,
+                      const std::string& param) {
+  Verdict verdict;
+  verdict.param = param;
+  TakeOver(run.proofs.at(param), verdict);
+  FinalizePreset preset = *Finalizers().Find(scenario.finalizer);
+  const Effects effects(edits, kProver);
+  for (const auto& effect : effects.all()) effect->OnPreset(preset);
+  std::vector<std::string> rules;
+  for (const FinalizeStep& step : preset.steps) {
+    const FinalizeRule* rule =
+        Claiming(step, *run.model->params().Find(param), EffectiveFinalizeConfig(scenario));
+    if (rule) rules.push_back(rule->name);
+  }
+  verdict.rule = absl::StrJoin(rules, ", ");
+  return verdict;
+}
+
+// Behind what arrives wrong another fault may stand, which shows once it arrives right: the
+// candidate with the cures of those; none if one has none.
+std::optional<Candidate> WithFaultsBehind(const Scenario& scenario, std::span<const Edit> edits,
+                                          const Candidate& candidate, const Verdict& verdict) {
+  const std::vector<Edit> all = With(edits, candidate);
+  const ProofRun run = Prove(scenario, all);
+  const std::vector<std::string> behind = NotRight(run, verdict);
+  if (behind.size() * 2 > verdict.affected.size()) return std::nullopt;  // mends nothing
+  Candidate together = candidate;
+  for (const std::string& param : behind) {
+    const auto proof = run.proofs.find(param);
+    if (proof == run.proofs.end() || proof->second.outcome != Outcome::kWrong ||
+        proof->second.mechanism == Mechanism::kMixedUse)
+      return std::nullopt;
+    const std::optional<CureTrial> cure =
+        ProposeCure(scenario, all, VerdictBehind(scenario, all, run, param));
+    if (!cure) return std::nullopt;
+    together.insert(together.end(), cure->edits.begin(), cure->edits.end());
+  }
+  return together;
 }
 
 }  // namespace
@@ -205,9 +255,14 @@ std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const E
     return std::holds_alternative<CommunicationEdit>(edit.kind);
   };
   if (std::any_of(edits.begin(), edits.end(), of_transport)) return std::nullopt;
-  for (const Candidate& candidate : CandidatesFor(verdict)) {
-    if (!Accepts(scenario, edits, candidate, verdict)) continue;
-    return TrialOf(candidate);
+  const std::vector<Candidate> candidates = CandidatesFor(verdict);
+  for (const Candidate& candidate : candidates) {
+    if (Accepts(scenario, edits, candidate, verdict)) return TrialOf(candidate);
+  }
+  if (verdict.mechanism != Mechanism::kUpstream) return std::nullopt;
+  for (const Candidate& candidate : candidates) {
+    const auto together = WithFaultsBehind(scenario, edits, candidate, verdict);
+    if (together && Accepts(scenario, edits, *together, verdict)) return TrialOf(*together);
   }
   return std::nullopt;
 }

@@ -13,7 +13,8 @@
 namespace sumonce {
 
 // The first candidate that the proof accepts for this verdict's parameter, or none: then no mark,
-// rule or communication that we know of cures it. `edits`: what the run had (its defects).
+// rule or communication that we know of cures it. Of UPSTREAM the cure may have several parts:
+// another fault can stand behind what arrives wrong. `edits`: what the run had (its defects).
 std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const Edit> edits,
                                      const Verdict& verdict);
 

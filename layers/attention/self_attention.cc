@@ -35,6 +35,13 @@ std::vector<ShardMap::Cut> CutsOfQueries(const SelfAttentionConfig& config) {
   return {{Dim::kGroup, Axis::kKv}, {Dim::kHeadInGroup, Axis::kKvCopy}};
 }
 
+std::vector<SubOutput> SubsOf(const SelfAttentionConfig& config, bool queries) {
+  const int key = queries ? static_cast<int>(QueryParts(config)) : 0;
+  std::vector<SubOutput> subs = {{"k_proj", key, 1}, {"v_proj", key + 1, 1}};
+  if (queries) subs.insert(subs.begin(), {"q_proj", 0, key});
+  return subs;
+}
+
 LinearConfig Qkv(const SelfAttentionConfig& config) {
   const DimExtent fused = QkvDim(config, true, true);
   const bool slices = config.regime == KvRegime::kSlices;
@@ -42,7 +49,8 @@ LinearConfig Qkv(const SelfAttentionConfig& config) {
           .in = {Plain(Dim::kHidden, config.hidden)},
           .cut = slices ? Dim::kOut : Dim::kGroup,
           .bias = config.bias,
-          .layer_norm = config.layer_norm};
+          .layer_norm = config.layer_norm,
+          .subs = slices ? std::vector<SubOutput>() : SubsOf(config, true)};
 }
 
 // kCopies. The gate's heads are as many as the queries': [g, q, d] is [g, q, (q and gate)].
@@ -60,7 +68,8 @@ LinearConfig KeyValueProj(const SelfAttentionConfig& config) {
   return {.out = {QkvDim(config, false, true)},
           .in = {Plain(Dim::kHidden, config.hidden)},
           .cuts = {{Dim::kGroup, Axis::kKv}},
-          .bias = config.bias};
+          .bias = config.bias,
+          .subs = SubsOf(config, false)};
 }
 
 LinearConfig Proj(const SelfAttentionConfig& config) {

@@ -76,6 +76,20 @@ TEST(SelfAttention, ShardsReproduceTheUnsharded) {
   EXPECT_EQ(two.ranks[0].marks.at(at + "q_layernorm.weight"), Marks());
 }
 
+// Of a column target each sub-projection's lora_A is partial like the one of the whole would be.
+TEST(SelfAttention, AdaptersOfSubProjectionsReproduceTheUnsharded) {
+  LayerCase setup = RandomAttention(true);
+  setup.config.lora.per_sub_projection = true;
+  const std::string at = "self_attention.";
+  ExpectReproducesUnsharded(setup, /*sequence_parallel=*/true,
+                            {at + "?_layernorm.weight", at + "linear_qkv.layer_norm_weight",
+                             at + "linear_qkv.?_proj.lora_A", at + "linear_proj.lora_B"});
+  ExpectReproducesUnsharded(setup, /*sequence_parallel=*/false, {at + "?_layernorm.weight"});
+  const Outcome two = RunLayer(setup, {.tp = 2}, true);
+  for (const char* sub : {"q_proj", "k_proj", "v_proj"})
+    EXPECT_EQ(two.StateText(at + "linear_qkv." + sub + ".lora_B"), "tp: S(g)");
+}
+
 // Two groups on four and eight ranks: tp is then an axis of groups and one of copies.
 void ExpectRegime(KvRegime regime, bool gate, bool sequence_parallel,
                   const std::vector<std::string>& partial) {

@@ -42,11 +42,25 @@ DimExtent ValueDim(const GatedDeltaNetConfig& config) {
   return Plain(Dim::kHeadDim, config.value_head_dim);
 }
 
+// Hugging Face's projections among the parts first .. end-1.
+std::vector<SubOutput> SubsIn(int first, int end) {
+  std::vector<SubOutput> subs;
+  for (const SubOutput& sub : {SubOutput{"in_proj_qkv", kQ, 3},
+                               {"in_proj_z", kZ, 1},
+                               {"in_proj_b", kBeta, 1},
+                               {"in_proj_a", kAlpha, 1}}) {
+    if (sub.first >= first && sub.first < end)
+      subs.push_back({sub.name, sub.first - first, sub.count});
+  }
+  return subs;
+}
+
 LinearConfig InProj(const GatedDeltaNetConfig& config, int first, int end) {
   return {.out = {KeyHeads(config, first, end)},
           .in = {Plain(Dim::kHidden, config.hidden)},
           .cut = Dim::kKeyHead,
-          .layer_norm = !config.decoupled_norm};
+          .layer_norm = !config.decoupled_norm,
+          .subs = SubsIn(first, end)};
 }
 
 LinearConfig OutProj(const GatedDeltaNetConfig& config) {

@@ -207,6 +207,16 @@ TEST(GatedDeltaNet, GatherRegionLeavesOnlyOutNormPartial) {
   EXPECT_EQ(two.StateText(kAt + "in_proj.lora_A"), "tp: E");
 }
 
+TEST(GatedDeltaNet, AdaptersOfSubProjectionsReproduceTheUnsharded) {
+  for (const GdnPacking packing : {GdnPacking::kMegatron, GdnPacking::kPerKeyHead}) {
+    LayerCase setup = RandomLayer({.packing = packing});
+    setup.config.lora.per_sub_projection = true;
+    ExpectReproducesUnsharded(setup, /*sequence_parallel=*/true,
+                              {kAt + "in_proj.layer_norm_weight", kAt + "in_proj.in_proj_*.lora_A",
+                               kAt + "out_proj.lora_B", kAt + "out_norm.weight"});
+  }
+}
+
 // A sequence in two pieces, the second from what the first leaves, is the sequence in one: y and
 // every gradient, those through the carried window and state included.
 TEST(GatedDeltaNet, CarriesWindowAndStateFromPieceToPiece) {

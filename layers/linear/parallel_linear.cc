@@ -1,7 +1,6 @@
 #include "layers/linear/parallel_linear.h"
 
 #include "layers/linear/regions.h"
-#include "spmd/ops/add.h"
 #include "spmd/ops/add_bias.h"
 #include "spmd/ops/linear.h"
 
@@ -14,24 +13,7 @@ Dims WeightDims(const LinearConfig& config) {
   return dims;
 }
 
-std::vector<ShardMap::Cut> CutsOf(const LinearConfig& config) {
-  if (!config.cuts.empty()) return config.cuts;
-  return {{config.cut, Axis::kTp}};
-}
-
 Init WeightInit(const Builder& builder) { return {.scale = builder.config().init_std}; }
-
-std::unique_ptr<LoraAdapter> AdapterFor(const Builder& builder, LoraAdapter::Target target,
-                                        const LinearConfig& config, const Marks& replicated) {
-  if (!builder.config().lora.Targets(builder.path())) return nullptr;
-  return std::make_unique<LoraAdapter>(builder,
-                                       LoraAdapter::Shape{.target = target,
-                                                          .out = config.out,
-                                                          .in = config.in,
-                                                          .cuts = CutsOf(config),
-                                                          .communicates = config.communicates},
-                                       replicated);
-}
 
 std::vector<Param*> Present(std::initializer_list<Param*> params) {
   std::vector<Param*> present;
@@ -42,6 +24,11 @@ std::vector<Param*> Present(std::initializer_list<Param*> params) {
 }
 
 }  // namespace
+
+std::vector<ShardMap::Cut> CutsOf(const LinearConfig& config) {
+  if (!config.cuts.empty()) return config.cuts;
+  return {{config.cut, Axis::kTp}};
+}
 
 ColumnParallelLinear::ColumnParallelLinear(const Builder& builder, const LinearConfig& config)
     : name_(builder.name()),
@@ -60,8 +47,8 @@ ColumnParallelLinear::ColumnParallelLinear(const Builder& builder, const LinearC
     bias_ = &builder.Create("bias", ShardMap(config.out, CutsOf(config)),
                             {.kind = Init::Kind::kZero}, ShardedMarks(0));
   }
-  lora_ = AdapterFor(builder, LoraAdapter::Target::kColumn, config,
-                     SequenceParallelMarks(builder.config()));
+  adapters_ = Adapters(builder, config, LoraAdapter::Target::kColumn,
+                       SequenceParallelMarks(builder.config()));
 }
 
 Value ColumnParallelLinear::Forward(Tape& tape, Value x) {
@@ -72,12 +59,12 @@ Value ColumnParallelLinear::Forward(Tape& tape, Value x) {
   if (bias_) y = AddBias(tape, y, tape.Use(*bias_));
   // The adapter reads the normalised activation as it lies here, not gathered
   // (return_layernorm_output).
-  return lora_ ? Add(tape, y, lora_->Forward(tape, x)) : y;
+  return adapters_.AddTo(tape, y, x);
 }
 
 void ColumnParallelLinear::CollectModules(std::vector<ToggleableModule>& modules) {
   modules.push_back({path_, &sequence_parallel_, Present({layer_norm_weight_, weight_, bias_})});
-  if (lora_) lora_->CollectModules(modules);
+  adapters_.CollectModules(modules);
 }
 
 ReplicatedLinear::ReplicatedLinear(const Builder& builder, const LinearConfig& config,
@@ -85,16 +72,16 @@ ReplicatedLinear::ReplicatedLinear(const Builder& builder, const LinearConfig& c
     : name_(builder.name()),
       weight_(
           &builder.Create("weight", ShardMap(WeightDims(config), {}), WeightInit(builder), marks)),
-      lora_(AdapterFor(builder, LoraAdapter::Target::kReplicated, config, marks)) {}
+      adapters_(builder, config, LoraAdapter::Target::kReplicated, marks) {}
 
 Value ReplicatedLinear::Forward(Tape& tape, Value x) {
   Tape::Scope scope(tape, name_);
   const Value y = Linear(tape, x, tape.Use(*weight_));
-  return lora_ ? Add(tape, y, lora_->Forward(tape, x)) : y;
+  return adapters_.AddTo(tape, y, x);
 }
 
 void ReplicatedLinear::CollectModules(std::vector<ToggleableModule>& modules) {
-  if (lora_) lora_->CollectModules(modules);
+  adapters_.CollectModules(modules);
 }
 
 RowParallelLinear::RowParallelLinear(const Builder& builder, const LinearConfig& config)
@@ -108,8 +95,8 @@ RowParallelLinear::RowParallelLinear(const Builder& builder, const LinearConfig&
     bias_ = &builder.Create("bias", ShardMap(config.out, {}), {.kind = Init::Kind::kZero},
                             SequenceParallelMarks(builder.config()));
   }
-  lora_ = AdapterFor(builder, LoraAdapter::Target::kRow, config,
-                     SequenceParallelMarks(builder.config()));
+  adapters_ =
+      Adapters(builder, config, LoraAdapter::Target::kRow, SequenceParallelMarks(builder.config()));
 }
 
 Value RowParallelLinear::Forward(Tape& tape, Value x) {
@@ -117,12 +104,12 @@ Value RowParallelLinear::Forward(Tape& tape, Value x) {
   Value y = Linear(tape, x, tape.Use(*weight_));
   if (communicates_) y = LeaveRowParallel(tape, y, sequence_parallel_);
   if (bias_) y = AddBias(tape, y, tape.Use(*bias_));
-  return lora_ ? Add(tape, y, lora_->Forward(tape, x)) : y;
+  return adapters_.AddTo(tape, y, x);
 }
 
 void RowParallelLinear::CollectModules(std::vector<ToggleableModule>& modules) {
   modules.push_back({path_, &sequence_parallel_, Present({weight_, bias_})});
-  if (lora_) lora_->CollectModules(modules);
+  adapters_.CollectModules(modules);
 }
 
 }  // namespace sumonce

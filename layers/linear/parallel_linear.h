@@ -15,6 +15,12 @@
 
 namespace sumonce {
 
+// Adjacent parts of a fused output that other code bases keep as a projection of its own.
+struct SubOutput {
+  const char* name;  // "q_proj"
+  int first, count;  // parts of the first output dimension's units
+};
+
 struct LinearConfig {
   Dims out;               // unsharded output dimensions, e.g. [g] packed
   Dims in;                // unsharded input dimensions, e.g. [h]
@@ -25,7 +31,32 @@ struct LinearConfig {
   // Else cut as ever, but parallel_mode None: x is taken and y left as they are, and an adapter's
   // factors do likewise (a shared expert under overlap).
   bool communicates = true;
+  std::vector<SubOutput> subs = {};  // of `out`, in order and without gaps; none: it is not fused
 };
+
+// The adapters of one linear: one on the whole of it, or with lora.per_sub_projection one for each
+// of its sub-projections, named path().q_proj.lora_A and so on.
+class Adapters {
+ public:
+  Adapters() = default;
+  // `replicated`: the marks of a replicated factor. None, if the configuration does not target it.
+  Adapters(const Builder& builder, const LinearConfig& config, LoraAdapter::Target target,
+           const Marks& replicated);
+  Value AddTo(Tape& tape, Value y, Value x);  // y and what they make of x
+  void CollectModules(std::vector<ToggleableModule>& modules);
+
+ private:
+  struct Adapter {
+    std::string name;  // of the sub-projection; "": of the whole
+    int first = 0;
+    std::unique_ptr<LoraAdapter> lora;
+  };
+  std::vector<Adapter> adapters_;
+  DimExtent fused_;
+};
+
+// How tp cuts a linear of this configuration: `cuts`, or `cut` over the whole of tp.
+std::vector<ShardMap::Cut> CutsOf(const LinearConfig& config);
 
 // What a layer that chooses between the linears below holds.
 class LinearModule {
@@ -53,7 +84,7 @@ class ColumnParallelLinear : public LinearModule {
   Param* weight_;
   Param* bias_ = nullptr;
   Param* layer_norm_weight_ = nullptr;
-  std::unique_ptr<LoraAdapter> lora_;
+  Adapters adapters_;
 };
 
 // W whole on every rank, no communication: Transformer Engine's parallel_mode "duplicated" (the
@@ -70,7 +101,7 @@ class ReplicatedLinear : public LinearModule {
  private:
   std::string name_;
   Param* weight_;
-  std::unique_ptr<LoraAdapter> lora_;
+  Adapters adapters_;
 };
 
 // W split by columns of the input over tp. The output is summed: reduce-scattered over s with
@@ -90,7 +121,7 @@ class RowParallelLinear : public LinearModule {
   bool communicates_;
   Param* weight_;
   Param* bias_ = nullptr;
-  std::unique_ptr<LoraAdapter> lora_;
+  Adapters adapters_;
 };
 
 }  // namespace sumonce

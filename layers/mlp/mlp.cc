@@ -9,7 +9,9 @@ namespace {
 
 LinearConfig Fc1(const MlpConfig& config, bool communicates) {
   DimExtent out = Plain(Dim::kFfn, config.ffn);
+  std::vector<SubOutput> subs;
   if (config.activation == MlpActivation::kSwiglu) {
+    subs = {{"gate_proj", 0, 1}, {"up_proj", 1, 1}};
     out.parts = {1, 1};
     out.packing = Packing::kPartMajor;
   }
@@ -18,7 +20,8 @@ LinearConfig Fc1(const MlpConfig& config, bool communicates) {
           .cut = Dim::kFfn,
           .bias = config.bias,
           .layer_norm = config.layer_norm,
-          .communicates = communicates};
+          .communicates = communicates,
+          .subs = subs};
 }
 
 LinearConfig Fc2(const MlpConfig& config, bool communicates) {

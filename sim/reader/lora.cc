@@ -27,6 +27,12 @@ void ReadLora(const Block& root, Reading& reading) {
   lora.zero_init_B = block.Choice("init_B", false, {{"RANDOM", false}, {"ZERO", true}});
   common.train_base = block.Flag("train_base");
   lora.separate_adapters = block.Flag("separate_adapters");
+  lora.per_sub_projection = block.Flag("per_sub_projection");
+  if (lora.separate_adapters && lora.per_sub_projection) {
+    block.Add("per_sub_projection",
+              "per_sub_projection beside separate_adapters, its block-diagonal form, expected one "
+              "of them; take one away");
+  }
   lora.targets = block.Texts("target");
   if (lora.targets.empty()) {
     reading.model_known = false;

@@ -165,6 +165,33 @@ int LowerTakeParts(Graph& graph, const Application& at) {
   return Taken(graph, at.operands[0], at.dims[0], position, options.first, options.count);
 }
 
+// Zeros in front of the parts and behind them.
+int LowerPlaceParts(Graph& graph, const Application& at) {
+  const PlacePartsOptions& options = OptionsOf<PlacePartsOperation>(at);
+  const int position = sumonce::Find(at.dims[0], options.into.dim);
+  const DimExtent& own = at.dims[0][position];
+  int64_t before = 0;
+  for (int part = 0; part < options.first; ++part) before += options.into.parts[part];
+  const int64_t behind = options.into.width() - before - own.width();
+  const bool by_parts = options.into.packing == Packing::kPartMajor;
+  Extents units = ShapeOf(at.dims[0]);
+  if (!by_parts) {
+    units[position] = own.units;
+    units.insert(units.begin() + position + 1, own.width());
+  }
+  const int along = by_parts ? position : position + 1;
+  const auto zeros = [&](int64_t width) {
+    Extents shape = units;
+    shape[along] = by_parts ? width * own.units : width;
+    return graph.Call("aten.zeros", {OfExtents(shape)}, shape);
+  };
+  std::vector<int> blocks;
+  if (before > 0) blocks.push_back(zeros(before));
+  blocks.push_back(graph.View(at.operands[0], units));
+  if (behind > 0) blocks.push_back(zeros(behind));
+  return graph.View(blocks.size() == 1 ? blocks[0] : graph.Cat(blocks, along), ResultShape(at));
+}
+
 int LowerTakeRange(Graph& graph, const Application& at) {
   const TakeRangeOptions& options = OptionsOf<TakeRangeOperation>(at);
   const int position = sumonce::Find(at.dims[0], options.dim);
@@ -245,6 +272,7 @@ const std::map<std::string_view, Lowering>& Lowerings() {
       {"Linear", LowerLinear},
       {"Log", LowerLog},
       {"MaxOver", LowerMaxOver},
+      {"PlaceParts", LowerPlaceParts},
       {"Product", LowerProduct},
       {"Regroup", LowerUnfold},
       {"RmsNorm", LowerRmsNorm},
