@@ -80,9 +80,12 @@ class SelfAudit {
         possible.insert(std::string(Name(param.verdict.mechanism)));
       if (param.verdict.outcome == Outcome::kRight) possible.insert("RIGHT");
       if (param.verdict.outcome == Outcome::kNoEvidence) possible.insert("NO_EVIDENCE");
-      // What arrives wrong, and is finalized as it should be, looks right; the other mechanisms that
-      // need a reference show in the shares of uses and microbatches that a simulation saves.
-      if (possible.contains("RIGHT")) possible.insert("UPSTREAM");
+      // What arrives wrong, and is finalized as it should be, looks right; the other mechanisms
+      // that need a reference show in the shares of uses and microbatches that a simulation saves.
+      if (possible.contains("RIGHT")) {
+        for (const char* arrives_wrong : {"UPSTREAM", "WRONG_SCALE"})
+          possible.insert(arrives_wrong);
+      }
       if (param.verdict.outcome == Outcome::kWrong && expected.outcome == Outcome::kWrong &&
           SameToNumbers(param.verdict.mechanism, expected.mechanism))
         continue;
@@ -117,7 +120,9 @@ class SelfAudit {
     const auto mixed = [](Mechanism mechanism) {
       return mechanism == Mechanism::kMixedUse || mechanism == Mechanism::kUpstream;
     };
-    return a == b || (mixed(a) && mixed(b));
+    // Summed twice behind what arrives wrong: the run names what arrives.
+    const bool behind = a == Mechanism::kDoubleSum && b == Mechanism::kUpstream;
+    return a == b || (mixed(a) && mixed(b)) || behind;
   }
 
   RunOnce run_;
