@@ -1,4 +1,4 @@
-// Element types of buffers and files, and the 16-bit floats in software.
+// Element types of buffers and files, and the 16-bit and 8-bit floats in software.
 #pragma once
 
 #include <bit>
@@ -8,7 +8,18 @@
 
 namespace sumonce {
 
-enum class DType : uint8_t { kFloat64, kFloat32, kBFloat16, kFloat16, kInt64, kInt32, kUint8 };
+// The 8-bit floats are found in files only; no communication carries them.
+enum class DType : uint8_t {
+  kFloat64,
+  kFloat32,
+  kBFloat16,
+  kFloat16,
+  kInt64,
+  kInt32,
+  kUint8,
+  kFloat8E4M3,  // torch.float8_e4m3fn: no infinity, one NaN
+  kFloat8E5M2,  // torch.float8_e5m2
+};
 
 // Bytes of one element.
 int64_t SizeOf(DType dtype);
@@ -36,5 +47,19 @@ struct Float16 {
 
   double ToDouble() const;  // exact
 };
+
+// The 8-bit floats of the OCP "8-bit floating point specification", only ever read.
+struct Float8E4M3 {
+  uint8_t bits = 0;
+  double ToDouble() const;  // exact
+};
+struct Float8E5M2 {
+  uint8_t bits = 0;
+  double ToDouble() const;  // exact
+};
+
+// Half the distance from 1 to the next number: the greatest relative error of one rounding. 0 for
+// integers.
+double UnitRoundoff(DType dtype);
 
 }  // namespace sumonce

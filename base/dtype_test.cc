@@ -54,6 +54,31 @@ TEST(BFloat16Test, OverflowIsInfiniteAndNanStaysNan) {
   EXPECT_TRUE(std::isnan(BFloat16::FromFloat(std::bit_cast<float>(0x7f800001u)).ToFloat()));
 }
 
+TEST(Float8Test, LandmarksOfTheFormats) {
+  const auto e4m3 = [](uint8_t bits) { return Float8E4M3{bits}.ToDouble(); };
+  EXPECT_EQ(e4m3(0x38), 1.0);
+  EXPECT_EQ(e4m3(0xc0), -2.0);
+  EXPECT_EQ(e4m3(0x7e), 448.0);  // the greatest
+  EXPECT_EQ(e4m3(0x01), 0x1p-9);
+  EXPECT_TRUE(std::isnan(e4m3(0x7f)));
+  const auto e5m2 = [](uint8_t bits) { return Float8E5M2{bits}.ToDouble(); };
+  EXPECT_EQ(e5m2(0x3c), 1.0);
+  EXPECT_EQ(e5m2(0xc0), -2.0);
+  EXPECT_EQ(e5m2(0x7b), 57344.0);
+  EXPECT_EQ(e5m2(0x01), 0x1p-16);
+  EXPECT_EQ(e5m2(0xfc), -std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(e5m2(0x7d)));
+}
+
+TEST(DTypeTest, UnitRoundoffIsHalfTheGapAboveOne) {
+  EXPECT_EQ(UnitRoundoff(DType::kFloat32), std::numeric_limits<float>::epsilon() / 2);
+  EXPECT_EQ(UnitRoundoff(DType::kFloat64), std::numeric_limits<double>::epsilon() / 2);
+  EXPECT_EQ(2 * UnitRoundoff(DType::kBFloat16), BFloat16{0x3f81}.ToFloat() - 1.0);
+  EXPECT_EQ(2 * UnitRoundoff(DType::kFloat16), Float16{0x3c01}.ToDouble() - 1.0);
+  EXPECT_EQ(2 * UnitRoundoff(DType::kFloat8E4M3), Float8E4M3{0x39}.ToDouble() - 1.0);
+  EXPECT_EQ(2 * UnitRoundoff(DType::kFloat8E5M2), Float8E5M2{0x3d}.ToDouble() - 1.0);
+}
+
 TEST(Float16Test, LandmarksOfTheFormat) {
   const auto value = [](uint16_t bits) { return Float16{bits}.ToDouble(); };
   EXPECT_EQ(value(0x3c00), 1.0);

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct TensorInfo {
   int64_t count() const;  // elements
 };
 
+// Elements as a file holds them, widened to double: any floating or integer dtype; an int64 beyond
+// 2^53 is rounded.
+void WidenElements(DType dtype, const char* bytes, double* values, int64_t count);
+
 class SafetensorsReader {
  public:
   // Opens and checks the header. NotFound: no such file; InvalidArgument: directory, FIFO, empty,
@@ -38,10 +43,15 @@ class SafetensorsReader {
   const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  // The tensor's elements widened to double (any floating or integer dtype; an int64 beyond 2^53 is
-  // rounded). NotFound names the nearest name. InvalidArgument if the file has become shorter since
-  // Open.
+  // Where the data begin, in bytes from the start of the file.
+  int64_t data_offset() const { return data_offset_; }
+
+  // The tensor's elements, widened (WidenElements). NotFound names the nearest name.
+  // InvalidArgument if the file has become shorter since Open.
   absl::StatusOr<std::vector<double>> Read(const std::string& name) const;
+  // The `values.size()` elements from `first` on, in row-major order, for tensors that are read in
+  // pieces. OutOfRange if the tensor has not so many.
+  absl::Status ReadRange(const std::string& name, int64_t first, std::span<double> values) const;
 
  private:
   absl::Status NoSuchTensor(const std::string& name) const;

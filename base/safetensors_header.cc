@@ -17,9 +17,9 @@ namespace {
 constexpr size_t kMaxRank = 64;  // more is no tensor but an attack on memory
 
 constexpr std::pair<std::string_view, DType> kDTypes[] = {
-    {"F64", DType::kFloat64}, {"F32", DType::kFloat32}, {"BF16", DType::kBFloat16},
-    {"F16", DType::kFloat16}, {"I64", DType::kInt64},   {"I32", DType::kInt32},
-    {"U8", DType::kUint8}};
+    {"F64", DType::kFloat64}, {"F32", DType::kFloat32},        {"BF16", DType::kBFloat16},
+    {"F16", DType::kFloat16}, {"I64", DType::kInt64},          {"I32", DType::kInt32},
+    {"U8", DType::kUint8},    {"F8_E4M3", DType::kFloat8E4M3}, {"F8_E5M2", DType::kFloat8E5M2}};
 
 std::string DTypeNames() {
   return absl::StrJoin(kDTypes, ", ", [](std::string* out, const auto& entry) {

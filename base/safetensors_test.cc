@@ -59,6 +59,25 @@ void ExpectInvalid(const absl::Status& status, const std::string& part) {
               AllOf(HasSubstr("file.safetensors: "), HasSubstr(part)));
 }
 
+// Pieces are the whole's, also across the reader's own chunks; none reaches beyond the tensor.
+TEST_F(SafetensorsTest, ReadsInPieces) {
+  const int64_t count = (1 << 17) + 5;
+  TensorToWrite tensor{.dtype = DType::kFloat32, .shape = {count}, .values = {}};
+  for (int64_t i = 0; i < count; ++i) tensor.values.push_back(static_cast<double>(i));
+  const TensorToWrite before{.dtype = DType::kFloat64, .shape = {3}, .values = {7, 8, 9}};
+  ASSERT_TRUE(WriteSafetensors(Path("pieces"), {{"a", before}, {"b", tensor}}, {}, false).ok());
+  const auto reader = SafetensorsReader::Open(Path("pieces")).value();
+  std::vector<double> piece((1 << 16) + 3);
+  ASSERT_TRUE(reader.ReadRange("b", 65000, piece).ok());
+  for (size_t i = 0; i < piece.size(); ++i) ASSERT_EQ(piece[i], 65000.0 + static_cast<double>(i));
+  std::vector<double> last(2);
+  ASSERT_TRUE(reader.ReadRange("b", count - 2, last).ok());
+  EXPECT_THAT(last, ElementsAre(count - 2, count - 1));
+  EXPECT_EQ(reader.ReadRange("b", count - 1, last).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(reader.ReadRange("b", -1, last).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(reader.ReadRange("c", 0, last).code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(SafetensorsTest, ReadsAGoldenFile) {
   const auto reader =
       SafetensorsReader::Open(SUMONCE_TEST_DATA "/golden/rmsnorm.f64.safetensors").value();
@@ -162,9 +181,10 @@ TEST_F(SafetensorsTest, EveryDTypeIsWidened) {
   const std::string header =
       "{\"a\":" + Tensor("F16", "[1]", "[0,2]") + ",\"b\":" + Tensor("BF16", "[1]", "[2,4]") +
       ",\"c\":" + Tensor("I32", "[1]", "[4,8]") + ",\"d\":" + Tensor("I64", "[1]", "[8,16]") +
-      ",\"e\":" + Tensor("U8", "[2]", "[16,18]") + "}";
-  const std::string data("\x00\xc0\x80\x3f\xfe\xff\xff\xff\xfd\xff\xff\xff\xff\xff\xff\xff\x01\xff",
-                         18);
+      ",\"e\":" + Tensor("U8", "[2]", "[16,18]") + ",\"f\":" + Tensor("F8_E4M3", "[1]", "[18,19]") +
+      ",\"g\":" + Tensor("F8_E5M2", "[1]", "[19,20]") + "}";
+  const std::string data(
+      "\x00\xc0\x80\x3f\xfe\xff\xff\xff\xfd\xff\xff\xff\xff\xff\xff\xff\x01\xff\x38\xc0", 20);
   const auto reader =
       SafetensorsReader::Open(WriteBytes(Prefix(header.size()) + header + data)).value();
   EXPECT_THAT(reader.Read("a").value(), ElementsAre(-2));
@@ -172,6 +192,8 @@ TEST_F(SafetensorsTest, EveryDTypeIsWidened) {
   EXPECT_THAT(reader.Read("c").value(), ElementsAre(-2));
   EXPECT_THAT(reader.Read("d").value(), ElementsAre(-3));
   EXPECT_THAT(reader.Read("e").value(), ElementsAre(1, 255));
+  EXPECT_THAT(reader.Read("f").value(), ElementsAre(1));
+  EXPECT_THAT(reader.Read("g").value(), ElementsAre(-2));
 }
 
 TEST_F(SafetensorsTest, TensorsBeyondOneChunkKeepTheirOrder) {

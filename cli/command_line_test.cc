@@ -262,7 +262,7 @@ TEST_F(CommandLine, UnknownWordsAreUsageErrorsWithSuggestions) {
 }
 
 TEST_F(CommandLine, HelpStartsWithTwoExamples) {
-  for (const char* verb : {"", "run", "prove", "list", "validate", "doctor"}) {
+  for (const char* verb : {"", "run", "prove", "list", "validate", "lint", "inspect", "diff", "doctor"}) {
     const Call call = Sumonce(*verb == '\0' ? std::vector<std::string>{"--help"}
                                             : std::vector<std::string>{verb, "--help"});
     EXPECT_EQ(call.status, 0) << verb;

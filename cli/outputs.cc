@@ -20,20 +20,29 @@ bool UseColor(ColorChoice choice, bool on_stdout, const Io& io) {
 
 absl::StatusOr<std::unique_ptr<Outputs>> Outputs::Open(const OutputFlags& flags, bool proof_only,
                                                        Io& io) {
+  return OpenWith(flags, {.proof_only = proof_only}, io);
+}
+
+absl::StatusOr<std::unique_ptr<Outputs>> Outputs::OpenForAudit(const OutputFlags& flags, Io& io) {
+  return OpenWith(flags, {.audit = true}, io);
+}
+
+absl::StatusOr<std::unique_ptr<Outputs>> Outputs::OpenWith(const OutputFlags& flags,
+                                                           const ReporterOptions& view, Io& io) {
   std::vector<FormatSpec> specs = flags.formats;
   if (specs.empty()) specs.push_back({FindReportFormat(kConsole), ""});
   std::unique_ptr<Outputs> outputs(new Outputs(io));
+  outputs->audit_ = view.audit;
   std::set<std::string> paths;
   for (const FormatSpec& spec : specs) {
     if (!spec.path.empty() && !paths.insert(spec.path).second) {
       return absl::InvalidArgumentError(
           absl::StrCat("--format: ", spec.path, " is named twice; give each format its own file"));
     }
-    if (proof_only && spec.format->needs_calls) {
+    if ((view.proof_only || view.audit) && spec.format->needs_calls) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--format ", spec.format->name,
-                       ": a proof runs no ranks and has no calls to show; use "
-                       "`sumonce run`"));
+          absl::StrCat("--format ", spec.format->name, ": ", view.audit ? "an audit" : "a proof",
+                       " runs no ranks and has no calls to show; use `sumonce run`"));
     }
     std::ostream* stream = &io.out;
     if (!spec.path.empty()) {
@@ -43,8 +52,8 @@ absl::StatusOr<std::unique_ptr<Outputs>> Outputs::Open(const OutputFlags& flags,
     } else if (spec.format->name == kConsole) {
       outputs->console_on_stdout_ = true;
     }
-    const ReporterOptions options{.color = UseColor(flags.color, spec.path.empty(), io),
-                                  .proof_only = proof_only};
+    ReporterOptions options = view;
+    options.color = UseColor(flags.color, spec.path.empty(), io);
     outputs->reporters_.push_back(spec.format->make(*stream, options));
   }
   return outputs;
@@ -60,7 +69,8 @@ void Outputs::OnResult(const ScenarioResult& result) {
 
 void Outputs::End(const Summary& summary) {
   for (const auto& reporter : reporters_) reporter->End(summary);
-  if (!console_on_stdout_) io_.err << SummaryText(summary) << std::flush;
+  if (console_on_stdout_) return;
+  io_.err << (audit_ ? AuditSummaryText(summary) : SummaryText(summary)) << std::flush;
 }
 
 absl::Status Outputs::Commit() {

@@ -17,6 +17,9 @@ class Outputs : public Reporter {
   static absl::StatusOr<std::unique_ptr<Outputs>> Open(const OutputFlags& flags, bool proof_only,
                                                        Io& io);
 
+  // The same of audits.
+  static absl::StatusOr<std::unique_ptr<Outputs>> OpenForAudit(const OutputFlags& flags, Io& io);
+
   void Begin(int scenarios) override;
   void OnResult(const ScenarioResult& result) override;
   // If stdout holds no text for people, the counts go to stderr.
@@ -26,11 +29,14 @@ class Outputs : public Reporter {
 
  private:
   explicit Outputs(Io& io) : io_(io) {}
+  static absl::StatusOr<std::unique_ptr<Outputs>> OpenWith(const OutputFlags& flags,
+                                                           const ReporterOptions& view, Io& io);
 
   Io& io_;
   std::vector<std::unique_ptr<OutputFile>> files_;
   std::vector<std::unique_ptr<Reporter>> reporters_;
   bool console_on_stdout_ = false;
+  bool audit_ = false;
 };
 
 }  // namespace sumonce

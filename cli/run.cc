@@ -10,6 +10,7 @@
 #include "cli/flags.h"
 #include "cli/process_run.h"
 #include "cli/report_loop.h"
+#include "cli/save_capture.h"
 #include "cli/save_trace.h"
 #include "cli/selection.h"
 #include "cli/transport_flags.h"
@@ -28,8 +29,9 @@ struct RunFlags {
   TransportFlags transport;
   RunnerOptions runner;
   CostFlags cost;
-  std::string save_trace;   // a folder; empty: no traces
-  uint64_t timeout_s = 60;  // of transports whose ranks are processes
+  std::string save_trace;    // a folder; empty: no traces
+  std::string save_capture;  // a folder; empty: no captures
+  uint64_t timeout_s = 60;   // of transports whose ranks are processes
 };
 
 // What a pasted line needs to show the same: the file, what the flags set over it, and how it was
@@ -131,6 +133,8 @@ int Run(const RunFlags& flags, Context& context) {
   const auto report = [&] {
     CheckExports(options, selection);
     if (!flags.save_trace.empty()) SaveTraces(flags.save_trace, selection, context.io.err);
+    if (!flags.save_capture.empty())
+      SaveCaptures(flags.save_capture, flags.output.force, selection, context.io.err);
     return ReportAll(selection, {.output = flags.output, .judge = judge}, context);
   };
   if (!available.ok() || !transport.processes) return report();
@@ -158,6 +162,13 @@ void AddSaveTrace(CLI::App& app, RunFlags& flags) {
       ->type_name("DIR");
 }
 
+void AddSaveCapture(CLI::App& app, RunFlags& flags) {
+  app.add_option("--save-capture", flags.save_capture,
+                 "Also write each scenario's ranks, and the unsharded reference, as captures below "
+                 "this directory, for audit")
+      ->type_name("DIR");
+}
+
 void AddProcesses(CLI::App& app, RunFlags& flags) {
   AddNumber(app, "--timeout",
             "Seconds after which a process that neither answers nor goes on is lost (60); for "
@@ -181,6 +192,7 @@ VerbAction DeclareRun(CLI::App& app) {
   AddTransport(app, flags->transport);
   AddExport(app, flags->runner);
   AddSaveTrace(app, *flags);
+  AddSaveCapture(app, *flags);
   AddProcesses(app, *flags);
   AddCost(app, flags->cost);
   AddOutput(app, flags->output);

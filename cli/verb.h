@@ -32,9 +32,13 @@ const std::vector<Verb>& Verbs();
 
 VerbAction DeclareRun(CLI::App& app);
 VerbAction DeclareProve(CLI::App& app);
+VerbAction DeclareAudit(CLI::App& app);
 VerbAction DeclareList(CLI::App& app);
 VerbAction DeclareValidate(CLI::App& app);
 VerbAction DeclareBench(CLI::App& app);
+VerbAction DeclareDiff(CLI::App& app);
+VerbAction DeclareLint(CLI::App& app);
+VerbAction DeclareInspect(CLI::App& app);
 VerbAction DeclareExplain(CLI::App& app);
 VerbAction DeclareDoctor(CLI::App& app);
 

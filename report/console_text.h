@@ -25,6 +25,9 @@ class Paint {
 // "PASS  lora/row_flag_missing  tp=4  12.3 ms"; a skipped one has its reason.
 std::string HeadLine(const ScenarioResult& result, const Paint& paint);
 
+// What can and cannot be concluded, a line each.
+std::string StatementLines(const ScenarioResult& result);
+
 // Why it failed, a line each; the first few if there are many.
 std::string FailureLines(const ScenarioResult& result);
 
@@ -46,6 +49,9 @@ std::vector<std::string> PlainNotes(const ScenarioResult& result);
 
 // Where the defect or the cure is declared, and how to see it again.
 std::string FailureFooter(const ScenarioResult& result);
+
+// "sumonce: 40 parameters right, 8 wrong, 3 undecided, 0 without evidence".
+std::string AuditSummaryText(const Summary& summary);
 
 // "sumonce: 3 passed, 1 failed, 0 skipped"; the line before says if it was interrupted.
 std::string SummaryText(const Summary& summary);

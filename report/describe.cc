@@ -98,6 +98,11 @@ std::string_view Meaning(Mechanism mechanism) {
   return "";
 }
 
+std::string SubjectOf(const Verdict& verdict) {
+  if (!verdict.param.empty()) return verdict.param;
+  return verdict.mechanism == Mechanism::kNormMiscount ? "the gradient norm" : "the run itself";
+}
+
 std::string VerdictText(const Verdict& verdict) {
   if (verdict.outcome != Outcome::kWrong) return OutcomeAt(verdict.outcome, verdict.operation);
   std::string text = Qualified(verdict.mechanism, verdict.axis, verdict.coefficient);
@@ -161,7 +166,10 @@ std::string ElapsedText(double elapsed_us) {
   return absl::StrFormat("%.3g s", elapsed_us / 1e6);
 }
 
-std::string NumberText(double value) { return value == 0 ? "0" : absl::StrFormat("%.4g", value); }
+std::string NumberText(double value) {
+  if (std::isnan(value)) return "-";
+  return value == 0 ? "0" : absl::StrFormat("%.4g", value);
+}
 
 std::string ListText(const std::vector<std::string>& items, size_t shown) {
   if (items.size() <= shown) return absl::StrJoin(items, ", ");

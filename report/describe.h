@@ -15,6 +15,9 @@ std::string_view Name(RunOutcome outcome);  // "PASS", "FAIL", "SKIP"
 // Empty for kNone.
 std::string_view Meaning(Mechanism mechanism);
 
+// What the verdict is about: the parameter, "the gradient norm" or "the run itself".
+std::string SubjectOf(const Verdict& verdict);
+
 // "MISSING_SUM over tp, coefficient none: per rank"; "NO_STATEMENT at *.in_proj/AllGather#0";
 // "RIGHT".
 std::string VerdictText(const Verdict& verdict);
@@ -41,8 +44,8 @@ std::string MeshText(const MeshSizes& mesh);
 // "850 us", "12.3 ms", "2.35 s".
 std::string ElapsedText(double elapsed_us);
 
-// An element of a rank table: exactly zero is "0", and nothing else is; otherwise four significant
-// digits.
+// An element of a rank table: exactly zero is "0", and nothing else is; NaN, for a rank without the
+// tensor, is "-"; otherwise four significant digits.
 std::string NumberText(double value);
 
 // "a", "a, b", "a, b and 10 more".

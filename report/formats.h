@@ -27,6 +27,8 @@ const ReportFormat* FindReportFormat(const std::string& name);
 std::unique_ptr<Reporter> MakeConsoleReporter(std::ostream& out, const ReporterOptions& options);
 std::unique_ptr<Reporter> MakeProofConsoleReporter(std::ostream& out,
                                                    const ReporterOptions& options);
+std::unique_ptr<Reporter> MakeAuditConsoleReporter(std::ostream& out,
+                                                   const ReporterOptions& options);
 std::unique_ptr<Reporter> MakeJsonReporter(std::ostream& out, const ReporterOptions& options);
 std::unique_ptr<Reporter> MakeJunitReporter(std::ostream& out, const ReporterOptions& options);
 std::unique_ptr<Reporter> MakeGithubReporter(std::ostream& out, const ReporterOptions& options);

@@ -6,57 +6,61 @@
 namespace sumonce {
 namespace {
 
-GlossaryEntry Defect(const char* word, const char* says, const char* shown_by) {
+GlossaryEntry DefectWord(const char* word, const char* says, const char* shown_by) {
   return {.kind = "defect", .word = word, .says = says, .shown_by = shown_by};
 }
 
 std::vector<GlossaryEntry> DefectEntries() {
   return {
-      Defect("set_mark", "sets a mark on parameters, at build, during a call or after backward",
-             "lora/mark_on_shard"),
-      Defect("clear_mark", "takes a mark away, at build, during a call or after backward",
-             "lora/row_flag_missing"),
-      Defect("drop_rule", "a rule of the finalizer claims its parameters and does nothing",
-             "dp/sum_dropped"),
-      Defect("repeat_rule", "a rule of the finalizer acts twice", "dp/sum_repeated"),
-      Defect("average_rule", "a rule of the finalizer averages where it summed", "dp/sum_averaged"),
-      Defect("wrong_group", "a rule of the finalizer reduces over another group", "dp/wrong_group"),
-      Defect("collective", "one direction of one communication of the model is another map",
-             "upstream/gather_split_backward"),
-      Defect("lose_microbatch", "one microbatch's share of a gradient is not accumulated",
-             "accumulation/lost_microbatch"),
-      Defect("repeat_microbatch", "one microbatch's share of a gradient is accumulated twice",
-             "accumulation/repeated_microbatch"),
-      Defect("stale_buffer", "a gradient buffer is not zeroed after the first step",
-             "accumulation/stale_buffer"),
-      Defect("permute_shard", "rows of a rank's local gradient stand in other places",
-             "accumulation/permuted_shard"),
-      Defect("scale_gradient", "a rank's backward scales a gradient by a factor",
-             "accumulation/scaled_everywhere"),
-      Defect("region_marks", "what a gather region does with the marks of what is inside",
-             "gdn/gamma_toggled_and_restored"),
-      Defect("communication", "a call of some ranks goes wrong on its way: one of the faults below",
-             "transport/flipped_bit"),
+      DefectWord("set_mark", "sets a mark on parameters, at build, during a call or after backward",
+                 "lora/mark_on_shard"),
+      DefectWord("clear_mark", "takes a mark away, at build, during a call or after backward",
+                 "lora/row_flag_missing"),
+      DefectWord("drop_rule", "a rule of the finalizer claims its parameters and does nothing",
+                 "dp/sum_dropped"),
+      DefectWord("repeat_rule", "a rule of the finalizer acts twice", "dp/sum_repeated"),
+      DefectWord("average_rule", "a rule of the finalizer averages where it summed",
+                 "dp/sum_averaged"),
+      DefectWord("wrong_group", "a rule of the finalizer reduces over another group",
+                 "dp/wrong_group"),
+      DefectWord("collective", "one direction of one communication of the model is another map",
+                 "upstream/gather_split_backward"),
+      DefectWord("lose_microbatch", "one microbatch's share of a gradient is not accumulated",
+                 "accumulation/lost_microbatch"),
+      DefectWord("repeat_microbatch", "one microbatch's share of a gradient is accumulated twice",
+                 "accumulation/repeated_microbatch"),
+      DefectWord("stale_buffer", "a gradient buffer is not zeroed after the first step",
+                 "accumulation/stale_buffer"),
+      DefectWord("permute_shard", "rows of a rank's local gradient stand in other places",
+                 "accumulation/permuted_shard"),
+      DefectWord("scale_gradient", "a rank's backward scales a gradient by a factor",
+                 "accumulation/scaled_everywhere"),
+      DefectWord("region_marks", "what a gather region does with the marks of what is inside",
+                 "gdn/gamma_toggled_and_restored"),
+      DefectWord("communication",
+                 "a call of some ranks goes wrong on its way: one of the faults below",
+                 "transport/flipped_bit"),
   };
 }
 
-GlossaryEntry Fault(const char* word, const char* says, const char* shown_by) {
+GlossaryEntry FaultWord(const char* word, const char* says, const char* shown_by) {
   return {.kind = "fault", .word = word, .says = says, .shown_by = shown_by};
 }
 
 std::vector<GlossaryEntry> FaultEntries() {
   return {
-      Fault("LATE", "the call starts late; no result may depend on it", "transport/late_rank"),
-      Fault("STALE_BUFFER", "the rank sends what it sent in the call before",
-            "transport/stale_contribution"),
-      Fault("SWAPPED_BUFFER", "two ranges of elements are sent in each other's places",
-            "transport/swapped_buffer"),
-      Fault("DROPPED_CONTRIBUTION", "the rank sends zeros", "transport/dropped_contribution"),
-      Fault("DOUBLED_CONTRIBUTION", "the rank sends twice its values",
-            "transport/doubled_contribution"),
-      Fault("FLIPPED_BIT", "one bit of what is sent is flipped", "transport/flipped_bit"),
-      Fault("REORDERED", "the call is made after the rank's next one", "transport/reordered_calls"),
-      Fault("KILLED", "the rank ends at the call", "transport/killed_rank"),
+      FaultWord("LATE", "the call starts late; no result may depend on it", "transport/late_rank"),
+      FaultWord("STALE_BUFFER", "the rank sends what it sent in the call before",
+                "transport/stale_contribution"),
+      FaultWord("SWAPPED_BUFFER", "two ranges of elements are sent in each other's places",
+                "transport/swapped_buffer"),
+      FaultWord("DROPPED_CONTRIBUTION", "the rank sends zeros", "transport/dropped_contribution"),
+      FaultWord("DOUBLED_CONTRIBUTION", "the rank sends twice its values",
+                "transport/doubled_contribution"),
+      FaultWord("FLIPPED_BIT", "one bit of what is sent is flipped", "transport/flipped_bit"),
+      FaultWord("REORDERED", "the call is made after the rank's next one",
+                "transport/reordered_calls"),
+      FaultWord("KILLED", "the rank ends at the call", "transport/killed_rank"),
   };
 }
 

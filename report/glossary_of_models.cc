@@ -115,6 +115,11 @@ std::vector<GlossaryEntry> MixerEntries() {
        .says = "the sequence is gathered before in_proj and sequence parallelism turned off on the "
                "projections for the call: gradients inside are complete",
        .shown_by = "gdn/gamma_flagged"},
+  };
+}
+
+std::vector<GlossaryEntry> VocabularyEntries() {
+  return {
       {.kind = "layer",
        .word = "embedding",
        .says = "rows of the vocabulary are cut; a rank looks up its own range and the terms are "
@@ -130,7 +135,7 @@ std::vector<GlossaryEntry> MixerEntries() {
 
 std::vector<GlossaryEntry> GlossaryOfModels() {
   std::vector<GlossaryEntry> entries = MarkEntries();
-  for (std::vector<GlossaryEntry> part : {LayerEntries(), MixerEntries()}) {
+  for (std::vector<GlossaryEntry> part : {LayerEntries(), MixerEntries(), VocabularyEntries()}) {
     for (GlossaryEntry& entry : part) entries.push_back(std::move(entry));
   }
   return entries;

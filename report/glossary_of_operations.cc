@@ -90,7 +90,7 @@ std::vector<GlossaryEntry> GlossaryOfOperations() {
 std::vector<GlossaryEntry> Glossary() {
   std::vector<GlossaryEntry> all;
   for (std::vector<GlossaryEntry> part :
-       {GlossaryOfVerdicts(), GlossaryOfModels(), GlossaryOfDefects(), GlossaryOfFinalizers(),
+       {GlossaryOfVerdicts(), GlossaryOfAdapters(), GlossaryOfModels(), GlossaryOfDefects(), GlossaryOfFinalizers(),
         GlossaryOfOperations()}) {
     for (GlossaryEntry& entry : part) all.push_back(std::move(entry));
   }

@@ -15,6 +15,10 @@ void Summary::Count(const ScenarioResult& result) {
       break;
   }
   if (result.internal_error) ++internal_errors;
+  params_right += result.params_right;
+  params_wrong += result.params_wrong;
+  params_undecided += static_cast<int>(result.undecided.size());
+  params_without_evidence += result.params_without_evidence;
 }
 
 }  // namespace sumonce

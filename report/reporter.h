@@ -20,6 +20,11 @@ struct Summary {
   int skipped = 0;
   int internal_errors = 0;   // among the failed: numbers and proof disagree, or a broken invariant
   bool interrupted = false;  // results are missing
+  // Of audits: parameters.
+  int params_right = 0;
+  int params_wrong = 0;
+  int params_undecided = 0;
+  int params_without_evidence = 0;
 
   void Count(const ScenarioResult& result);
   int total() const { return passed + failed + skipped; }
@@ -37,6 +42,7 @@ class Reporter {
 struct ReporterOptions {
   bool color = false;       // ANSI escapes; the words stay, colour only repeats them
   bool proof_only = false;  // the results come from ProveScenario: there are no numbers to show
+  bool audit = false;       // the results are audits of captures: parameters are what counts
 };
 
 }  // namespace sumonce

@@ -285,4 +285,11 @@ std::optional<CureTrial> ProposeRunCure(const Scenario& scenario, std::span<cons
   return std::nullopt;
 }
 
+CureTrial NormCure(std::span<const Miscounted> miscounted) {
+  Candidate candidate;
+  for (const Miscounted& one : miscounted)
+    candidate.push_back(SetMark(one.param, Mark::kTensorModelParallel, !one.replicated));
+  return TrialOf(candidate);
+}
+
 }  // namespace sumonce

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/scenario.h"
+#include "verify/grad_norm.h"
 #include "verify/verdict.h"
 
 namespace sumonce {
@@ -20,5 +21,8 @@ std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const E
 // For a run that ended in a mismatch or a deadlock: where ranks disagree on a parameter's marks,
 // the same mark on all.
 std::optional<CureTrial> ProposeRunCure(const Scenario& scenario, std::span<const Edit> edits);
+
+// Marks as the layouts ask for, on every parameter that the norm does not count once.
+CureTrial NormCure(std::span<const Miscounted> miscounted);
 
 }  // namespace sumonce

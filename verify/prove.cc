@@ -192,13 +192,18 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
   // The mask is a constant of whatever values, laid out like what it multiplies.
   if (config.common.lora.dropout > 0)
     inputs.keeps = [](const std::string&, int64_t) { return true; };
-  run.tape->Backward(run.model->Forward(*run.tape, inputs, run.sound_scale));
+  const Value loss = run.model->Forward(*run.tape, inputs, run.sound_scale);
+  run.tape->Backward(loss);
+  run.loss = loss.id;
   for (const auto& effect : effects.all()) effect->OnBackwardDone(run.model->params());
   for (const auto& effect : effects.all()) {
     if (run.refused.empty()) run.refused = effect->Unprovable();
   }
   if (!run.tape->status().ok()) run.refused = std::string(run.tape->status().message());
   run.conditions = Conditions(scenario, run.model->params());
+
+  if (scenario.optimizer.clip_grad > 0)
+    run.norm_miscounts = MiscountedByMarks(run.model->params(), scenario.optimizer.norm_type);
 
   FinalizePreset preset = *Finalizers().Find(scenario.finalizer);
   for (const auto& effect : effects.all()) effect->OnPreset(preset);
@@ -233,6 +238,7 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
         for (const auto& effect : effects.all())
           effect->OnFinalizeCall(call, *run.mesh, param, state);
       }
+      run.finalized[param.name].emplace_back(preset.steps[i].name, state);
     }
     run.after[param.name] = state;
     run.proofs[param.name] = ProofOf(param, run.before[param.name], state, run);

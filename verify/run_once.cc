@@ -79,6 +79,7 @@ class Runner {
     Digest digest;
     for (const RankRecords& rank : run_.record.ranks) {
       for (const StepRecord& step : rank) {
+        if (step.grad_norm) digest.Add(std::span<const double>(&step.grad_norm->norm, 1));
         for (const auto& [name, param] : step.params) digest.Add(param.finalized().values());
       }
     }
@@ -132,6 +133,24 @@ class Runner {
           (earlier->second.outcome == Outcome::kRight && verdict.outcome == Outcome::kWrong);
       if (replaces) run_.numbers[param.name] = std::move(verdict);
     }
+    if (index == 0 && scenario_.optimizer.clip_grad > 0) JudgeNorm(compared);
+  }
+
+  // Marks and layouts do not change from step to step: the first one says it all.
+  void JudgeNorm(const ComparedStep& compared) {
+    const OptimizerConfig& optimizer = scenario_.optimizer;
+    const NormCheck check = CheckGradNorm(mesh_, optimizer, model_.params(), compared.ranks,
+                                          *compared.reference, run_.tolerance);
+    std::vector<std::string> right;
+    for (const auto& [name, verdict] : run_.numbers) {
+      if (verdict.outcome == Outcome::kRight) right.push_back(name);
+    }
+    run_.norm_table = NormTable(check, mesh_, optimizer, model_.params(), compared.ranks,
+                                *compared.reference, right);
+    if (mesh_.size(mesh_.GroupOf(Axis::kTp)) == 1) return;
+    run_.norm_verdict = NormVerdict(check, run_.proof.norm_miscounts);
+    for (std::string& sentence : NormDisagreements(check, run_.proof.norm_miscounts))
+      run_.disagreements.push_back(std::move(sentence));
   }
 
   // Replicas that differ after the last step's update.

@@ -40,6 +40,10 @@ struct Verdict {
   std::vector<std::string> evidence;    // sentences
   std::vector<std::string> affected;    // UPSTREAM: the parameters listed under it
   std::vector<Mechanism> consequences;  // REPLICA_DRIFT, EXPORT_DIFFERS: what follows from it
+  // Where the evidence leaves several: "RIGHT" and mechanisms, and the one more thing that would
+  // decide.
+  std::vector<std::string> possible;
+  std::string decides;
 };
 
 // What the proof says of one parameter.
@@ -100,6 +104,13 @@ struct RankTable {
   std::vector<Row> rows;
 };
 
+// A table of words.
+struct TextTable {
+  std::string title;
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+
 enum class RunOutcome : uint8_t { kPass, kFail, kSkip };
 
 // One scenario, judged: the run and, for a broken one, its cured twin is another result
@@ -114,11 +125,17 @@ struct ScenarioResult {
   std::vector<std::string> notes;       // defects declared, conditions
   std::vector<std::string> conditions;  // under which the proof holds
   std::vector<RankTable> tables;
+  std::vector<TextTable> text_tables;
   int params_right = 0;
+  int params_wrong = 0;            // of an audit
+  std::vector<Verdict> undecided;  // NO_STATEMENT that counts neither way: see Verdict::possible
+  int params_without_evidence = 0;
   bool internal_error = false;  // numbers and proof disagree, a broken invariant
   std::string digest;
   double elapsed_us = 0;
   MeshSizes mesh;
+  std::string about;  // what has no mesh says this in its place: "16 modules in 4 layers, r 8"
+  std::vector<std::string> statements;  // what can and cannot be concluded: always printed
   std::string reproduce;
   // RunnerOptions::record_calls: what the ranks called, by world rank. Null: not recorded.
   std::shared_ptr<const std::vector<RankCalls>> calls;

@@ -20,15 +20,19 @@ struct DecoderLayerConfig {
   std::variant<SelfAttentionConfig, GatedDeltaNetConfig, LatentAttentionConfig, std::monostate>
       mixer;
   std::optional<MlpConfig> mlp;  // none: the block is the mixer alone
+  // Norms of their own in front of the mixer and the MLP, on the tokens as they lie; those have
+  // none fused then.
+  bool input_layernorm = false;
+  bool pre_mlp_layernorm = false;
   // Instead of an MLP: a mixture of experts' shared one (of its experts only this), behind
   // pre_mlp_layernorm.
   std::optional<SharedExpertConfig> shared_expert;
 };
 
-// x1 = x + mixer(x), y = x1 + mlp(x1); the norms are fused in the column-parallel linears, but for
-// a GatedDeltaNet with decoupled_norm and for multi-latent attention: then input_layernorm stands
-// in front, on the tokens as they lie. Any mixer is called self_attention, as in Megatron's
-// checkpoints.
+// x1 = x + mixer(x), y = x1 + mlp(x1); the norms are fused in the column-parallel linears, but
+// where input_layernorm and pre_mlp_layernorm stand (the former also for a GatedDeltaNet with
+// decoupled_norm, and always for multi-latent attention). Any mixer is called self_attention, as in
+// Megatron's checkpoints.
 class DecoderLayer {
  public:
   DecoderLayer(const Builder& builder, const DecoderLayerConfig& config);
@@ -37,6 +41,7 @@ class DecoderLayer {
 
  private:
   Value Mixed(Tape& tape, Value x);
+  Value MlpOf(Tape& tape, Value x);
   Value SharedExperts(Tape& tape, Value x);
 
   std::string name_;
@@ -44,8 +49,8 @@ class DecoderLayer {
   std::unique_ptr<SelfAttention> attention_;
   std::unique_ptr<GatedDeltaNet> gated_delta_net_;
   std::unique_ptr<LatentAttention> latent_attention_;
-  std::unique_ptr<Mlp> mlp_;
   std::unique_ptr<RmsNormLayer> pre_mlp_layernorm_;
+  std::unique_ptr<Mlp> mlp_;
   std::unique_ptr<SharedExpert> shared_expert_;
 };
 

@@ -7,7 +7,9 @@ namespace sumonce {
 namespace {
 
 // Mechanisms of a run as a whole, which name no parameter.
-bool OfTheRun(Mechanism mechanism) { return mechanism >= Mechanism::kCollectiveMismatch; }
+bool OfTheRun(Mechanism mechanism) {
+  return mechanism >= Mechanism::kCollectiveMismatch || mechanism == Mechanism::kNormMiscount;
+}
 
 // Mechanisms of which a verdict can say where they happened.
 bool NamesAnOperation(Mechanism mechanism) {
@@ -61,8 +63,9 @@ void CheckParam(const Block& block, const Expectation& expected, Reading& readin
   } else if (!OfTheRun(expected.mechanism)) {
     block.Missing(
         "expect has no param, expected a glob such as param: \"*.lora_B\"; only "
-        "COLLECTIVE_MISMATCH, "
-        "DEADLOCK, RANK_LOST, NONDETERMINISTIC and NOT_FINITE speak of the run itself");
+        "NORM_MISCOUNT, "
+        "COLLECTIVE_MISMATCH, DEADLOCK, RANK_LOST, NONDETERMINISTIC and NOT_FINITE speak of the "
+        "run itself");
   }
 }
 
@@ -91,6 +94,25 @@ void ReadOperation(const Block& block, Expectation& expected, Reading& reading) 
                            .index = 0,
                            .glob = expected.operation,
                            .kind = GlobUse::Kind::kOperation});
+}
+
+// What follows from a fault and stands beside it.
+bool IsConsequence(Mechanism mechanism) {
+  return mechanism == Mechanism::kReplicaDrift || mechanism == Mechanism::kExportDiffers;
+}
+
+// One parameter cannot be two things at once.
+void CheckContradiction(const Block& block, const Expectation& later,
+                        const std::vector<Expectation>& earlier) {
+  for (const Expectation& other : earlier) {
+    const bool same = other.param == later.param && other.step == later.step;
+    const bool beside = IsConsequence(other.mechanism) || IsConsequence(later.mechanism) ||
+                        OfTheRun(other.mechanism) || OfTheRun(later.mechanism);
+    if (!same || beside || (other.outcome == later.outcome && other.mechanism == later.mechanism))
+      continue;
+    block.Missing(absl::StrCat("expect contradicts that of line ", other.location.line,
+                               " on the same param, expected one of them; take one away"));
+  }
 }
 
 void CheckHarmless(const Block& root, const Scenario& scenario) {
@@ -125,6 +147,7 @@ void ReadExpectations(const Block& root, Reading& reading) {
     ReadOperation(block, expected, reading);
     CheckParam(block, expected, reading);
     CheckMechanism(block, expected);
+    CheckContradiction(block, expected, reading.scenario.expectations);
     reading.scenario.expectations.push_back(std::move(expected));
   }
   CheckHarmless(root, reading.scenario);

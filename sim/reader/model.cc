@@ -124,6 +124,29 @@ MlpConfig ReadMlp(const Block& block, int64_t hidden) {
   return config;
 }
 
+// A norm that stands in front is not fused as well.
+void ReadNorms(const Block& block, DecoderLayerConfig& layer) {
+  layer.input_layernorm = block.Flag("input_layernorm");
+  layer.pre_mlp_layernorm = block.Flag("pre_mlp_layernorm");
+  if (layer.input_layernorm) {
+    if (auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer))
+      attention->layer_norm = false;
+    if (auto* gdn = std::get_if<GatedDeltaNetConfig>(&layer.mixer)) gdn->decoupled_norm = true;
+    if (std::holds_alternative<std::monostate>(layer.mixer)) {
+      block.Add("input_layernorm",
+                "input_layernorm without a mixer, expected self_attention or "
+                "linear_attention behind it; take it out");
+    }
+  }
+  if (!layer.pre_mlp_layernorm) return;
+  if (layer.mlp) {
+    layer.mlp->layer_norm = false;
+  } else if (!block.Given("shared_expert")) {  // which has it always
+    block.Add("pre_mlp_layernorm",
+              "pre_mlp_layernorm without mlp, expected an MLP behind it; take it out");
+  }
+}
+
 SharedExpertConfig ReadSharedExpert(const Block& block, int64_t hidden) {
   SharedExpertConfig config = {.mlp = {.hidden = hidden}};
   config.mlp.ffn = block.Int("ffn", config.mlp.ffn, 1, kMaxExtent);
@@ -143,6 +166,7 @@ DecoderLayerConfig ReadLayer(const Block& block, Reading& reading) {
     layer.mixer = ReadLatentAttention(block.Child(mixer), hidden);
   if (mixer == "linear_attention") layer.mixer = ReadGatedDeltaNet(block.Child(mixer), hidden);
   if (block.Given("mlp")) layer.mlp = ReadMlp(block.Child("mlp"), hidden);
+  ReadNorms(block, layer);
   if (block.Given("shared_expert")) {
     layer.shared_expert = ReadSharedExpert(block.Child("shared_expert"), hidden);
     if (layer.mlp) {

@@ -205,6 +205,9 @@ std::string WhyNotRecorded(const Scenario& scenario) {
     return "one rank alone adds a bias, and the ranks of a trace run one program";
   if (scenario.mesh.kv > 0)
     return "ranks share a key-value group: tp is two axes, and a trace is of one";
+  if (scenario.model.common.lora.per_sub_projection)
+    return "adapters of sub-projections are joined row by row with zeros, which the prover of "
+           "traces refuses";
   for (const Edit& edit : scenario.defects) {
     if (std::holds_alternative<CommunicationEdit>(edit.kind))
       return "the fault is the transport's: the program, which is what a trace holds, is right";
