@@ -5,35 +5,39 @@
 
 #include <cmath>
 
-#include "base/safetensors.h"
+#include "tests/golden.h"
 
 namespace sumonce {
 namespace {
 
-// tests/data/golden/README.md "clip_global_norm": three tensors, a threshold below and above.
-TEST(GradNorm, NormAndClippedGradientsEqualTorch) {
+using testing::Golden;
+
+// Three tensors, a threshold below the norm and one above.
+TEST(GradNormGolden, NormAndClippedGradientsEqualTorch) {
   const Mesh mesh = *Mesh::Create({});
   for (const char* file : {"active", "inactive"}) {
-    const auto golden = SafetensorsReader::Open(
-        std::string(SUMONCE_TEST_DATA) + "/golden/clip_global_norm_" + file + ".f64.safetensors");
-    ASSERT_TRUE(golden.ok()) << golden.status();
+    const Golden golden(std::string("clip_global_norm_") + file);
+    const auto number = [&](const char* name) {
+      return golden.Get(name, {Plain(Dim::kOut, 1)}).values()[0];
+    };
     std::deque<Param> params(3);
     const char* names[] = {"a", "b", "c"};
     for (int p = 0; p < 3; ++p) {
-      std::vector<double> grad = *golden->Read(std::string("in.grad.") + names[p]);
-      const auto count = static_cast<int64_t>(grad.size());
-      params[p].main_grad = Tensor({Plain(Dim::kOut, count)}, std::move(grad));
+      const std::string name = std::string("in.grad.") + names[p];
+      int64_t count = 1;
+      for (const int64_t extent : golden.Shape(name)) count *= extent;
+      params[p].main_grad = golden.Get(name, {Plain(Dim::kOut, count)});
     }
-    const OptimizerConfig optimizer{.clip_grad = (*golden->Read("in.max_norm"))[0]};
+    const OptimizerConfig optimizer{.clip_grad = number("in.max_norm")};
     const auto norm = ComputeGradNorm(optimizer, mesh, 0, GroupComms(), params);
     ASSERT_TRUE(norm.ok()) << norm.status();
-    const double expected = (*golden->Read("out.norm"))[0];
+    const double expected = number("out.norm");
     EXPECT_NEAR(norm->norm, expected, 1e-15 * expected) << file;
     ScaleGradients(norm->clip_factor, params);
     for (int p = 0; p < 3; ++p) {
-      const std::vector<double> clipped = *golden->Read(std::string("out.grad.") + names[p]);
-      for (size_t i = 0; i < clipped.size(); ++i)
-        EXPECT_NEAR(params[p].main_grad.data()[i], clipped[i], 1e-15) << file << " " << names[p];
+      EXPECT_TRUE(golden.Matches(params[p].main_grad, std::string("out.grad.") + names[p],
+                                 testing::kAsStored, 1e-15))
+          << file;
     }
   }
 }

@@ -14,17 +14,22 @@ namespace sumonce {
 
 class AdamW {
  public:
+  struct Moments {
+    Tensor first;
+    Tensor second;
+  };
+
   explicit AdamW(const OptimizerConfig& config) : config_(config) {}
 
   // One step over all parameters that have a gradient. The weights get new elements: recorded ones
   // stay as they were.
   void Step(std::deque<Param>& params);
 
+  // Of every parameter that a step has changed, by name: running means of its gradient and of the
+  // gradient's squares, not corrected for their start at zero.
+  const std::map<std::string, Moments>& moments() const { return moments_; }
+
  private:
-  struct Moments {
-    Tensor first;
-    Tensor second;
-  };
   void Update(Param& param, Moments& moments) const;
 
   OptimizerConfig config_;
