@@ -88,7 +88,10 @@ std::vector<SelectedRun> TakeConfigs(const ConfigFlags& flags, bool force,
       if (!read.mistakes.empty()) continue;
       ReadResult scenario =
           ReadScenarioText(read.text, config, NameOf(config) + NameSuffix(overrides), overrides);
-      for (const Mistake& mistake : scenario.mistakes) add(Format(mistake));
+      for (Mistake& mistake : scenario.mistakes) {
+        mistake.location.line = 0;  // of a text that nobody wrote
+        add(Format(mistake));
+      }
       for (const std::string& note : read.notes) notes.insert(config + ": note: " + note);
       if (!flags.scenario_out.empty() && runs.empty()) {
         const absl::Status written = WriteScenario(flags.scenario_out, force, read.text);

@@ -16,6 +16,11 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Decoders whose layers are those of layers/: norms in front of attention and MLP, rope, a gated
+// silu MLP. Others differ in ways that a config does not always say.
+constexpr const char* kModelTypes[] = {"llama",      "mistral", "qwen2",       "qwen3",
+                                       "qwen3_next", "qwen3_5", "qwen3_5_text"};
+
 constexpr int64_t kMaxExtent = int64_t{1} << 30;
 
 // One JSON file's keys; mistakes name the file and the key.
@@ -133,6 +138,14 @@ class ScenarioWriter {
     if (!model_.ok()) return std::move(result_);
     const std::string type = model_.Text("model_type");
     model_.Enter("text_config");
+    if (std::find(std::begin(kModelTypes), std::end(kModelTypes), type) == std::end(kModelTypes)) {
+      model_.Add(absl::StrCat("model_type: \"", Printable(type),
+                              "\", expected one whose layers are "
+                              "known: ",
+                              absl::StrJoin(kModelTypes, ", "),
+                              "; of another write a scenario (docs/EXTENDING.md)"));
+      return std::move(result_);
+    }
     next_ = type.find("qwen3_next") == 0 || type.find("qwen3_5") == 0;
     qwen3_ = type.find("qwen3") == 0;
     RefuseUnmodelled();
@@ -155,9 +168,14 @@ class ScenarioWriter {
 
   void RefuseUnmodelled() {
     const char* experts = "experts are not modelled yet, expected a dense model";
-    for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"})
+    for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts",
+                            "num_experts_per_tok", "moe_intermediate_size"})
       model_.Refuse(key, experts);
-    model_.Refuse("kv_lora_rank", "multi-latent attention is not read from a config yet");
+    for (const char* key : {"kv_lora_rank", "q_lora_rank"})
+      model_.Refuse(key, "multi-latent attention is not read from a config yet");
+    if (run_.gather_region && !model_.Has("linear_num_key_heads"))
+      result_.notes.push_back(
+          "--gather-region: the model has no GatedDeltaNet, it changes nothing");
     model_.Refuse("num_nextn_predict_layers", "multi-token prediction is not modelled yet");
   }
 

@@ -4,7 +4,8 @@
 // Read are dense decoders of full attention and GatedDeltaNet layers (Llama, Qwen2 and Qwen3,
 // Qwen3-Next and Qwen3.5 without experts). What the layers here do not model (experts, multi-latent
 // attention, an unknown activation or layer type, DoRA, a trained bias) is a mistake by its key,
-// never left out in silence; what changes no gradient's class (rope, window, dropout) is passed by.
+// never left out in silence, and so is any model_type that is not in the list; what changes no
+// gradient's class (rope, window, dropout) is passed by.
 #pragma once
 
 #include <string>

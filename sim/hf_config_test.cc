@@ -108,7 +108,8 @@ TEST_F(HfConfig, AnAdapterNamesMegatronsFusedModules) {
 TEST_F(HfConfig, WhatIsNotModelledIsRefusedByName) {
   Write("adapter_config.json",
         R"({"use_dora": true, "bias": "all", "target_modules": ["q_proj", "router"]})");
-  const HfScenario read = Read(R"({"hidden_size": 64, "num_hidden_layers": 2, "hidden_act": "relu",
+  const HfScenario read = Read(R"({"model_type": "llama", "hidden_size": 64,
+      "num_hidden_layers": 2, "hidden_act": "relu",
       "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 256, "num_experts": 8,
       "layer_types": ["full_attention", "mamba"]})",
                                {.adapter = folder_});
@@ -120,11 +121,24 @@ TEST_F(HfConfig, WhatIsNotModelledIsRefusedByName) {
                           HasSubstr("target_modules: \"router\"")));
 }
 
+// Its keys look like Llama's, its layers are not: nothing is claimed of what is not known.
+TEST_F(HfConfig, AnotherArchitectureIsRefusedByName) {
+  for (const char* type : {"cohere", "deepseek_v3", "phi3", "gemma3", "mamba2", ""}) {
+    const HfScenario read = Read(R"({"hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 256, "model_type": ")" +
+                                 std::string(type) + "\"}");
+    EXPECT_THAT(Messages(read), ElementsAre(HasSubstr("model_type: \"" + std::string(type) +
+                                                      "\", expected one whose layers are known")));
+  }
+}
+
 TEST_F(HfConfig, BadFilesAreNamed) {
   EXPECT_THAT(Messages(Read("{\"hidden_size\": ")), ElementsAre(HasSubstr("no JSON object")));
-  EXPECT_THAT(Messages(Read("{}")), ::testing::Contains(HasSubstr("vocab_size is missing")));
+  EXPECT_THAT(Messages(Read(R"({"model_type": "qwen3"})")),
+              ::testing::Contains(HasSubstr("vocab_size is missing")));
   EXPECT_THAT(
-      Messages(Read(R"({"hidden_size": 1e99, "num_hidden_layers": -1, "vocab_size": "x"})")),
+      Messages(Read(
+          R"({"model_type": "llama", "hidden_size": 1e99, "num_hidden_layers": -1, "vocab_size": "x"})")),
       ::testing::Contains(HasSubstr("num_hidden_layers: -1, expected an integer from 1")));
   EXPECT_THAT(Messages(ScenarioOfHfConfig({.config = folder_ + "/gone.json"})),
               ElementsAre(HasSubstr("")));

@@ -104,7 +104,7 @@ EOF
   says err config "note: the vocabulary of 151936 is padded to 152064"
   expect 0 "config as a scenario" "$sumonce" prove "$work/model.textproto" --at tp=8
   says out "config as a scenario" "8 parameters RIGHT"
-  echo '{"num_experts": 4}' >"$work/model/config.json"
+  echo '{"model_type": "qwen3", "num_experts": 4}' >"$work/model/config.json"
   expect 4 "no config" "$sumonce" prove "$work/model"
   says err "no config" "config.json: error: num_experts: 4: experts are not modelled yet"
 }
