@@ -259,13 +259,31 @@ TEST_F(LintChanged, AnUnknownClassIsNamedAndTheRestStaysStated) {
   for (const auto& [name, statement] : statements.params) {
     const bool inside = name.starts_with("decoder.layers.1.self_attention.");
     EXPECT_EQ(statement.proof.outcome, inside ? Outcome::kNoStatement : Outcome::kRight) << name;
-    if (inside) EXPECT_THAT(statement.proof.reason, HasSubstr("mine.Attention is not known"));
+    if (inside) {
+      EXPECT_THAT(statement.proof.reason, HasSubstr("mine.Attention is not known"));
+    }
   }
   // Described by the user, it is known.
   options_.module_map.modules.push_back(
       {.class_name = "mine.*", .acts_as = ModuleKind::kSelfAttention});
   for (const auto& [name, statement] : State().params)
     EXPECT_EQ(statement.proof.outcome, Outcome::kRight) << name;
+}
+
+// Wherever it stands: left out with its parameters, or an assumption without.
+TEST_F(LintChanged, UnknownModulesAtOtherPlacesAreNamedToo) {
+  Everywhere([](auto& manifest) {
+    manifest.modules["decoder.layers.1.gate"] = {.class_name = "mine.Gate", .attributes = {}};
+    manifest.modules["decoder.layers.1.mlp.act"] = {.class_name = "mine.Act", .attributes = {}};
+    manifest.params["decoder.layers.1.gate.weight"] = {.shape = {4}, .dtype = "float32"};
+  });
+  const Statements statements = State();
+  EXPECT_EQ(Of(statements, "decoder.layers.1.gate.weight").proof.reason, "mine.Gate is not known");
+  EXPECT_THAT(statements.map.assumptions,
+              Contains("decoder.layers.*.mlp.act (mine.Act, not known) communicates nothing of its "
+                       "own"));
+  EXPECT_EQ(statements.map.unmodelled.size(), 1u);
+  EXPECT_EQ(Of(statements, kReplica).proof.outcome, Outcome::kRight);
 }
 
 TEST_F(LintChanged, AttributesThatChangeTheCommunicationAreNotOurs) {

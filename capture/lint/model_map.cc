@@ -1,6 +1,7 @@
 #include "capture/lint/model_map.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -92,6 +93,7 @@ class Mapper {
       return;
     }
     for (const std::string& layer : layers) MapLayer(absl::StrCat(block, ".layers.", layer));
+    NameUnknownModules();
   }
 
  private:
@@ -191,6 +193,30 @@ class Mapper {
     if (tree_.KindAt(mlp + ".router") == ModuleKind::kRouter &&
         tree_.HasParam(mlp + ".router", "weight"))
       context_.map.routers.push_back(mlp + ".router.weight");
+  }
+
+  // Modules of unknown classes at places that the map does not look at: with parameters they are
+  // left out, without they are taken to communicate nothing.
+  void NameUnknownModules() {
+    std::set<std::string> said;
+    for (const auto& [path, kind] : tree_.all()) {
+      if (kind != ModuleKind::kUnknown || IsLeftOut(path) || path.ends_with(".core_attention"))
+        continue;
+      if (!tree_.ParamsAt(path).empty()) {
+        LeaveOut(path, absl::StrCat(tree_.ClassAt(path), " is not known"));
+        continue;
+      }
+      const std::string sentence = absl::StrCat(PatternOf(path), " (", tree_.ClassAt(path),
+                                                ", not known) communicates nothing of its own");
+      if (said.insert(sentence).second) context_.map.assumptions.push_back(sentence);
+    }
+  }
+
+  bool IsLeftOut(const std::string& path) const {
+    const auto& left_out = context_.map.unmodelled;
+    return std::any_of(left_out.begin(), left_out.end(), [&](const Unmodelled& unmodelled) {
+      return path == unmodelled.path || path.starts_with(unmodelled.path + ".");
+    });
   }
 
   std::string NotModelled(const std::string& path) const {
