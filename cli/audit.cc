@@ -42,7 +42,8 @@ std::string ReplayLine(const std::string& dir, const AuditFlags& flags, const Co
 }
 
 absl::StatusOr<capture::Audit> AuditOf(const std::string& dir, const AuditFlags& flags) {
-  return capture::AuditCapture(dir, {.rtol = flags.rtol, .against = flags.against});
+  return capture::AuditCapture(
+      dir, {.rtol = flags.rtol, .against = flags.against, .explain = flags.explain});
 }
 
 int Explain(const AuditFlags& flags, Context& context) {
