@@ -94,7 +94,8 @@ TEST(MathTest, GeluGradsAreTheDerivatives) {
     EXPECT_NEAR(Gelu(x), GeluTanh(x), 1e-3) << x;
     digest.Add(std::vector<double>{Gelu(x), GeluGrad(x), GeluTanh(x), GeluTanhGrad(x)});
   }
-  EXPECT_EQ(digest.Hex(), "d316c9bbdb7cb37c7879ede8f80081fd");  // the same bits on every CPU and compiler
+  EXPECT_EQ(digest.Hex(),
+            "d316c9bbdb7cb37c7879ede8f80081fd");  // the same bits on every CPU and compiler
 }
 
 TEST(MathTest, SoftplusIsTheIdentityAboveTwenty) {

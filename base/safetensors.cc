@@ -166,21 +166,36 @@ absl::StatusOr<SafetensorsReader> SafetensorsReader::Open(const std::string& pat
 absl::StatusOr<std::vector<double>> SafetensorsReader::Read(const std::string& name) const {
   const auto entry = tensors_.find(name);
   if (entry == tensors_.end()) return NoSuchTensor(name);
+  std::vector<double> values(entry->second.count());
+  SUMONCE_RETURN_IF_ERROR(ReadRange(name, 0, values));
+  return values;
+}
+
+absl::Status SafetensorsReader::ReadRange(const std::string& name, int64_t first,
+                                          std::span<double> values) const {
+  const auto entry = tensors_.find(name);
+  if (entry == tensors_.end()) return NoSuchTensor(name);
   const TensorInfo& info = entry->second;
+  const int64_t wanted = static_cast<int64_t>(values.size());
+  if (first < 0 || first > info.count() || wanted > info.count() - first) {
+    return absl::OutOfRangeError(absl::StrCat(path_, ": tensor ", internal::Quoted(name), " has ",
+                                              info.count(), " elements, none of ", wanted, " at ",
+                                              first));
+  }
   std::ifstream file(path_, std::ios::binary);
-  if (!file || !file.seekg(data_offset_ + info.begin)) return CannotRead(path_);
+  if (!file || !file.seekg(data_offset_ + info.begin + first * SizeOf(info.dtype)))
+    return CannotRead(path_);
 
   constexpr int64_t kChunk = 1 << 16;  // elements
-  std::vector<double> values(info.count());
-  std::vector<char> bytes(std::min(kChunk, info.count()) * SizeOf(info.dtype));
-  for (int64_t done = 0; done < info.count(); done += kChunk) {
-    const int64_t count = std::min(kChunk, info.count() - done);
+  std::vector<char> bytes(std::min(kChunk, wanted) * SizeOf(info.dtype));
+  for (int64_t done = 0; done < wanted; done += kChunk) {
+    const int64_t count = std::min(kChunk, wanted - done);
     if (!ReadBytes(file, bytes.data(), count * SizeOf(info.dtype))) {
       return Invalid(path_, "tensor ", internal::Quoted(name), " ends early: the file was changed");
     }
     WidenElements(info.dtype, bytes.data(), values.data() + done, count);
   }
-  return values;
+  return absl::OkStatus();
 }
 
 absl::Status SafetensorsReader::NoSuchTensor(const std::string& name) const {

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,9 @@ class SafetensorsReader {
   // The tensor's elements, widened (WidenElements). NotFound names the nearest name.
   // InvalidArgument if the file has become shorter since Open.
   absl::StatusOr<std::vector<double>> Read(const std::string& name) const;
+  // The `values.size()` elements from `first` on, in row-major order, for tensors that are read in
+  // pieces. OutOfRange if the tensor has not so many.
+  absl::Status ReadRange(const std::string& name, int64_t first, std::span<double> values) const;
 
  private:
   absl::Status NoSuchTensor(const std::string& name) const;

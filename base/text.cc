@@ -115,4 +115,18 @@ std::string Closest(std::string_view word, const std::vector<std::string>& choic
   return closest;
 }
 
+std::string Printable(std::string_view text) {
+  std::string printable;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte >= ' ' && byte != 0x7f) || c == '\n' || c == '\t') {
+      printable += c;
+    } else {
+      printable.append("\\x").append(1, "0123456789abcdef"[byte >> 4]);
+      printable += "0123456789abcdef"[byte & 15];
+    }
+  }
+  return printable;
+}
+
 }  // namespace sumonce

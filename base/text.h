@@ -17,4 +17,8 @@ bool GlobMatches(std::string_view pattern, std::string_view name);
 // (but at least one) would have to change.
 std::string Closest(std::string_view word, const std::vector<std::string>& choices);
 
+// `text` as a terminal may show it: control characters but the line's end and tabs are written as
+// \xNN, so that a name from a file or an argument cannot move the cursor or change colours.
+std::string Printable(std::string_view text);
+
 }  // namespace sumonce

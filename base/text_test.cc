@@ -60,5 +60,11 @@ TEST(TextTest, ClosestFindsTypos) {
   EXPECT_EQ(Closest("x", {}), "");
 }
 
+// An escape sequence in a glob would colour the terminal of whoever reads the message.
+TEST(TextTest, ControlCharactersAreWrittenOut) {
+  EXPECT_EQ(Printable("a\x1b[31mb\x7f\r"), "a\\x1b[31mb\\x7f\\x0d");
+  EXPECT_EQ(Printable("two\nlines\tand \u03b3"), "two\nlines\tand \u03b3");
+}
+
 }  // namespace
 }  // namespace sumonce

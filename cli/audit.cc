@@ -8,10 +8,13 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "capture/audit/result.h"
+#include "capture/lint/class_hints.h"
+#include "capture/lint/scenario_text.h"
 #include "cli/exit_code.h"
 #include "cli/flags.h"
 #include "cli/outputs.h"
 #include "cli/report_loop.h"
+#include "cli/scenario_file.h"
 #include "cli/verb.h"
 
 namespace sumonce {
@@ -23,6 +26,7 @@ struct AuditFlags {
   bool no_modules = false;
   bool strict = false;
   std::string explain;
+  std::string to_scenario;
   std::optional<double> rtol;
   OutputFlags output;
 };
@@ -41,9 +45,43 @@ std::string ReplayLine(const std::string& dir, const AuditFlags& flags, const Co
   return line;
 }
 
+// The manifests of the first step: what the modules say of the classes, before any number.
+absl::StatusOr<lint::Statements> StatementsOf(const std::string& dir) {
+  SUMONCE_ASSIGN_OR_RETURN(const std::vector<capture::Manifest> manifests,
+                           capture::LoadManifests(dir));
+  return lint::StateParameters(manifests, {});
+}
+
 absl::StatusOr<capture::Audit> AuditOf(const std::string& dir, const AuditFlags& flags) {
+  capture::ClassHints hints;
+  if (!flags.no_modules) {
+    // What cannot be read is the audit's to say.
+    if (const auto statements = StatementsOf(dir); statements.ok())
+      hints = lint::HintsOf(*statements);
+  }
   return capture::AuditCapture(
-      dir, {.rtol = flags.rtol, .against = flags.against, .explain = flags.explain});
+      dir,
+      {.hints = &hints, .rtol = flags.rtol, .against = flags.against, .explain = flags.explain});
+}
+
+// The smallest scenario that shows what was found, written and run.
+int WriteScenario(const AuditFlags& flags, Context& context) {
+  if (flags.dirs.size() != 1)
+    return Complain(absl::InvalidArgumentError("--to-scenario writes one file; give one DIR"),
+                    context);
+  const std::string& dir = flags.dirs[0];
+  const auto audit = AuditOf(dir, flags);
+  if (!audit.ok()) return Complain(audit.status(), context);
+  const auto statements = StatementsOf(dir);
+  if (!statements.ok()) return Complain(statements.status(), context);
+  lint::Faults faults;
+  for (const capture::AuditedParam& param : audit->params) {
+    if (param.verdict.outcome == Outcome::kWrong && !param.consequence)
+      faults[param.name] = param.verdict.mechanism;
+  }
+  const auto text = lint::ScenarioText(*statements, faults, dir);
+  if (!text.ok()) return Complain(text.status(), context);
+  return WriteAndRun(*text, flags.to_scenario, flags.output, context);
 }
 
 int Explain(const AuditFlags& flags, Context& context) {
@@ -77,6 +115,7 @@ int RunAudit(const AuditFlags& flags, Context& context) {
         context);
   }
   if (!flags.explain.empty()) return Explain(flags, context);
+  if (!flags.to_scenario.empty()) return WriteScenario(flags, context);
   auto outputs = Outputs::OpenForAudit(flags.output, context.io);
   if (!outputs.ok()) return Complain(outputs.status(), context);
   (*outputs)->Begin(static_cast<int>(flags.dirs.size()));
@@ -112,6 +151,9 @@ VerbAction DeclareAudit(CLI::App& app) {
                "Judge by the numbers alone, without what the module classes say");
   app.add_option("--explain", flags->explain, "Everything known of one parameter, step by step")
       ->type_name("PARAM");
+  app.add_option("--to-scenario", flags->to_scenario,
+                 "Write the smallest scenario that shows the faults, and run it")
+      ->type_name("FILE");
   app.add_flag("--strict", flags->strict, "What is undecided fails");
   app.add_option_function<double>(
          "--rtol",

@@ -171,6 +171,14 @@ int Bench(const BenchFlags& given, Context& context) {
                                    ToAbsl(Name(flags.bench.dtype)), "; take ", element)),
                   kUsage);
   }
+  for (const int ranks : flags.predict) {
+    if (const absl::Status filled = flags.nodes.CheckFilledBy(ranks); !filled.ok())
+      return Refuse(context, filled, kUsage);
+  }
+  for (const int ranks : flags.ranks) {
+    if (const absl::Status can = CanRun(transport, ranks); !can.ok())
+      return Refuse(context, can, kUsage);
+  }
   for (int64_t bytes = flags.least; bytes <= flags.most; bytes *= flags.factor)
     flags.bench.bytes.push_back(bytes);
   std::vector<Measured> all;

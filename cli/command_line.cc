@@ -88,7 +88,7 @@ std::string UnknownWord(const Parser& parser) {
 
 int UsageError(const Parser& parser, const std::string& message, Io& io) {
   const CLI::App& app = ChosenApp(parser.app);
-  io.err << "sumonce: error: " << message << "\n"
+  io.err << "sumonce: error: " << Printable(message) << "\n"
          << "See '" << kProgram << (&app == &parser.app ? "" : " " + app.get_name())
          << " --help'.\n";
   return kUsage;

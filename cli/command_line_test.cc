@@ -210,6 +210,14 @@ TEST_F(CommandLine, MistakesOfAllFilesArePrintedAndNothingRuns) {
   EXPECT_THAT(ran_, IsEmpty());
 }
 
+// A file's or an argument's escape sequences do not reach the terminal.
+TEST_F(CommandLine, ControlCharactersAreWrittenOut) {
+  const Call call = Sumonce({"run", root_.string(), "--filter", "\x1b[31m"});
+  EXPECT_EQ(call.status, 5);
+  EXPECT_THAT(call.err, HasSubstr("--filter '\\x1b[31m' matches none"));
+  EXPECT_THAT(call.err, ::testing::Not(HasSubstr("\x1b")));
+}
+
 TEST_F(CommandLine, ValidFilesAreCounted) {
   const Call call = Sumonce({"validate", root_.string()});
   EXPECT_EQ(call.status, 0) << call.err;
@@ -238,6 +246,7 @@ TEST_F(CommandLine, UnknownWordsAreUsageErrorsWithSuggestions) {
       {{"run", "--tp", "0"}, "'0': expected sizes from 1"},
       {{"run", "--seed", "-1"}, "'-1': expected a number from 0"},
       {{"run", "--schedule", "x"}, "--schedule: 'x': expected a number"},
+      {{"run", "--schedule", "3", "--executor", "threads"}, "expected --executor fibers"},
       {{"run", "--format", "json:"}, "a path after ':'"},
       {{"run", "--format", "json", "--format", "console"}, "only one report fits on stdout"},
       {{"run", "--filter"}, "--filter"},
@@ -253,7 +262,7 @@ TEST_F(CommandLine, UnknownWordsAreUsageErrorsWithSuggestions) {
 }
 
 TEST_F(CommandLine, HelpStartsWithTwoExamples) {
-  for (const char* verb : {"", "run", "prove", "list", "validate", "doctor"}) {
+  for (const char* verb : {"", "run", "prove", "list", "validate", "lint", "inspect", "diff", "doctor"}) {
     const Call call = Sumonce(*verb == '\0' ? std::vector<std::string>{"--help"}
                                             : std::vector<std::string>{verb, "--help"});
     EXPECT_EQ(call.status, 0) << verb;
@@ -286,11 +295,10 @@ TEST_F(CommandLine, AxisFlagsRunTheProductOfTheirSizes) {
 
 TEST_F(CommandLine, FlagsReachTheRunner) {
   const std::string file = Path("area/one.textproto");
-  Sumonce({"run", file, "--seed", "18446744073709551615", "--schedule", "5", "--executor",
-           "threads", "--export-dir", "there", "--force"});
+  Sumonce({"run", file, "--seed", "18446744073709551615", "--executor", "threads", "--export-dir",
+           "there", "--force"});
   ASSERT_EQ(options_.size(), 1u);
   EXPECT_EQ(ran_[0].seed, 18446744073709551615u);
-  EXPECT_EQ(options_[0].executor.schedule, 5u);
   EXPECT_EQ(options_[0].executor.kind, ExecutorKind::kThreads);
   EXPECT_EQ(options_[0].export_dir, "there");
   EXPECT_TRUE(options_[0].overwrite);
@@ -300,14 +308,14 @@ TEST_F(CommandLine, FlagsReachTheRunner) {
 TEST_F(CommandLine, ReplayLineRunsTheSame) {
   result_.outcome = RunOutcome::kFail;
   const std::string file = Path("area/one.textproto");
-  const Call first = Sumonce(
-      {"run", file, "--tp", "4", "--seed", "9", "--schedule", "3", "--executor", "threads"});
+  const Call first =
+      Sumonce({"run", file, "--tp", "4", "--seed", "9", "--schedule", "3", "--comm", "fake_nccl"});
   const size_t at = first.out.find("  reproduce: sumonce ");
   ASSERT_NE(at, std::string::npos) << first.out;
   std::istringstream words(first.out.substr(at + 21, first.out.find('\n', at) - at - 21));
   const std::vector<std::string> arguments{std::istream_iterator<std::string>(words), {}};
   EXPECT_THAT(arguments, ElementsAre("run", file, "--tp", "4", "--seed", "9", "--schedule", "3",
-                                     "--executor", "threads"));
+                                     "--comm", "fake_nccl"));
   EXPECT_EQ(Sumonce(arguments).out, first.out);
 }
 

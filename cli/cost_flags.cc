@@ -30,9 +30,16 @@ void AddCost(CLI::App& app, CostFlags& flags) {
       ->check(CLI::Range(2, 1 << 20))
       ->type_name("N");
   AddNodes(app, flags.nodes);
+  // Each of these asks for the cost: a flag that does nothing would hide that it was not printed.
+  app.parse_complete_callback([&app, &flags] {
+    for (const char* name :
+         {"--cost-ranks", "--node-ranks", "--link-latency-us", "--link-bandwidth"})
+      flags.asked |= app.count(name) > 0;
+  });
 }
 
 absl::StatusOr<std::unique_ptr<CureCosts>> CureCosts::Create(const CostFlags& flags) {
+  if (flags.ranks > 0) SUMONCE_RETURN_IF_ERROR(flags.nodes.CheckFilledBy(flags.ranks));
   std::unique_ptr<CureCosts> costs(new CureCosts(flags));
   if (flags.model_file.empty()) return costs;
   std::ifstream file(flags.model_file, std::ios::binary);
@@ -62,13 +69,14 @@ absl::StatusOr<const CostModel*> CureCosts::ModelFor(int ranks) {
 
 absl::Status CureCosts::AddTo(const Scenario& scenario, std::vector<ScenarioResult>& results) {
   SUMONCE_ASSIGN_OR_RETURN(const CostModel* measured, ModelFor(scenario.mesh.tp));
+  const int ranks = flags_.ranks > 0 ? flags_.ranks : scenario.mesh.tp;
+  SUMONCE_RETURN_IF_ERROR(flags_.nodes.CheckFilledBy(ranks));
   const CostModel model = flags_.nodes.Over(*measured);
   for (Finding& finding : results.front().findings) {
     if (!finding.cure) continue;
     std::vector<Edit> cured = scenario.defects;
     cured.insert(cured.end(), finding.cure->edits.begin(), finding.cure->edits.end());
     CureCost cost = CostOfCure(scenario, scenario.defects, cured, model, flags_.ranks);
-    const int ranks = flags_.ranks > 0 ? flags_.ranks : scenario.mesh.tp;
     cost.basis = absl::StrCat(basis_.empty() ? "in_process threads" : basis_, ", ", ranks, " ranks",
                               flags_.nodes.Describe());
     finding.cure->cost = std::move(cost);

@@ -47,7 +47,7 @@ int Explain(const std::vector<std::string>& words, Context& context) {
     }
     if (found) continue;
     const std::string closest = Closest(word, known);
-    context.io.err << "sumonce explain: '" << word << "' is no word of a report"
+    context.io.err << "sumonce explain: '" << Printable(word) << "' is no word of a report"
                    << (closest.empty() ? "; sumonce explain lists them"
                                        : absl::StrCat("; did you mean '", closest, "'?"))
                    << '\n';
@@ -61,8 +61,8 @@ int Explain(const std::vector<std::string>& words, Context& context) {
 VerbAction DeclareExplain(CLI::App& app) {
   auto words = std::make_shared<std::vector<std::string>>();
   app.add_option("words", *words,
-                 "Verdicts, mechanisms, marks, presets, rules, layers, operations; "
-                 "none: all of them")
+                 "Verdicts, mechanisms, classes, marks, defects, presets, rules, layers, "
+                 "operations; none: all of them")
       ->type_name("WORD");
   return [words](Context& context) { return Explain(*words, context); };
 }

@@ -15,6 +15,7 @@ namespace {
 constexpr int kMaxAxisSize =
     1 << 20;                      // the reader knows the real limits; this keeps products in range
 constexpr size_t kMaxSizes = 64;  // of one axis
+constexpr Axis kOverridable[] = {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp};
 constexpr int64_t kMostBytes = int64_t{64} << 30;
 
 // "'fibre' is none of fibers, threads; did you mean 'fibers'?"
@@ -89,7 +90,7 @@ void AddFilter(CLI::App& app, SelectionFlags& flags) {
 }
 
 void AddAxes(CLI::App& app, SelectionFlags& flags) {
-  for (const Axis axis : {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp}) {
+  for (const Axis axis : kOverridable) {
     const std::string flag = absl::StrCat("--", ToAbsl(Name(axis)));
     app.add_option_function<std::string>(
            flag,
@@ -99,6 +100,24 @@ void AddAxes(CLI::App& app, SelectionFlags& flags) {
            absl::StrCat("Instead of the file's ", ToAbsl(Name(axis)), "; 2,4,8 runs each"))
         ->type_name("SIZES");
   }
+}
+
+void AddAt(CLI::App& app, SelectionFlags& flags) {
+  app.add_option_function<std::string>(
+         "--at",
+         [&flags](const std::string& text) {
+           for (const absl::string_view part : absl::StrSplit(text, ',')) {
+             const std::vector<std::string> sides = absl::StrSplit(part, '=');
+             const auto axis = std::find_if(std::begin(kOverridable), std::end(kOverridable),
+                                            [&](Axis known) { return Name(known) == sides[0]; });
+             if (sides.size() != 2 || axis == std::end(kOverridable))
+               throw CLI::ValidationError(
+                   "--at", absl::StrCat("'", text, "': expected axes and sizes, like tp=4,dp=2"));
+             flags.axes[*axis] = ParseSizes("--at", sides[1]);
+           }
+         },
+         "On this mesh: factors as numbers, sizes checked; the proof itself holds for every size")
+      ->type_name("AXIS=SIZE,...");
 }
 
 void AddSeed(CLI::App& app, SelectionFlags& flags) {

@@ -26,6 +26,8 @@ void AddPaths(CLI::App& app, SelectionFlags& flags);
 void AddFilter(CLI::App& app, SelectionFlags& flags);
 void AddAxes(CLI::App& app, SelectionFlags& flags);
 void AddSeed(CLI::App& app, SelectionFlags& flags);
+// --at tp=4,dp=2: one size of each axis named.
+void AddAt(CLI::App& app, SelectionFlags& flags);
 
 // Where the results go.
 struct FormatSpec {

@@ -94,6 +94,12 @@ int Run(const RunFlags& flags, Context& context) {
   options.overwrite = flags.output.force;
   for (const FormatSpec& spec : flags.output.formats)
     options.record_calls |= spec.format->needs_calls;
+  if (options.executor.kind == ExecutorKind::kThreads && options.executor.schedule != 0) {
+    context.io.err << "sumonce run: --schedule " << options.executor.schedule
+                   << " with --executor threads: the system orders threads, expected --executor "
+                      "fibers, which replay a schedule\n";
+    return kUsage;
+  }
   const Transport& transport = **Transports().Find(options.transport);
   const absl::Status available = transport.probe();
   absl::StatusOr<std::unique_ptr<CureCosts>> costs = CureCosts::Create(flags.cost);

@@ -38,6 +38,9 @@ void SaveCaptures(const std::string& dir, bool overwrite, Selection& selection,
     if (!saved.run.ok()) {
       talk << "sumonce run --save-capture: " << run.scenario.name
            << " ends without gradients: " << saved.run.message() << '\n';
+    } else if (absl::IsUnimplemented(saved.written)) {
+      talk << "sumonce run --save-capture: " << run.scenario.name
+           << " is not saved: " << saved.written.message() << '\n';
     } else if (!saved.written.ok()) {
       selection.mistakes.push_back(
           absl::StrCat("sumonce: error: --save-capture: ", saved.written.message()));

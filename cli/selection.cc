@@ -16,31 +16,6 @@ namespace {
 
 constexpr size_t kMaxRuns = 100'000;
 
-// The cartesian product of the sizes; one without any if no axis is set.
-std::vector<Overrides> Products(const SelectionFlags& flags) {
-  std::vector<Overrides> products = {Overrides{.axes = {}, .seed = flags.seed}};
-  for (const auto& [axis, sizes] : flags.axes) {
-    std::vector<Overrides> longer;
-    for (const Overrides& product : products) {
-      for (const int size : sizes) {
-        longer.push_back(product);
-        longer.back().axes[axis] = size;
-      }
-    }
-    products = std::move(longer);
-  }
-  return products;
-}
-
-// "[tp=8,dp=2]"
-std::string NameSuffix(const Overrides& overrides) {
-  if (overrides.axes.empty()) return "";
-  std::vector<std::string> parts;
-  for (const auto& [axis, size] : overrides.axes)
-    parts.push_back(absl::StrCat(ToAbsl(Name(axis)), "=", size));
-  return absl::StrCat("[", absl::StrJoin(parts, ","), "]");
-}
-
 void AddMistake(const Mistake& mistake, std::vector<std::string>& mistakes) {
   std::string text = Format(mistake);
   if (std::find(mistakes.begin(), mistakes.end(), text) == mistakes.end())
@@ -70,6 +45,29 @@ std::string NoMatch(const std::string& filter, const std::vector<ScenarioFile>& 
 }
 
 }  // namespace
+
+std::vector<Overrides> Products(const SelectionFlags& flags) {
+  std::vector<Overrides> products = {Overrides{.axes = {}, .seed = flags.seed}};
+  for (const auto& [axis, sizes] : flags.axes) {
+    std::vector<Overrides> longer;
+    for (const Overrides& product : products) {
+      for (const int size : sizes) {
+        longer.push_back(product);
+        longer.back().axes[axis] = size;
+      }
+    }
+    products = std::move(longer);
+  }
+  return products;
+}
+
+std::string NameSuffix(const Overrides& overrides) {
+  if (overrides.axes.empty()) return "";
+  std::vector<std::string> parts;
+  for (const auto& [axis, size] : overrides.axes)
+    parts.push_back(absl::StrCat(ToAbsl(Name(axis)), "=", size));
+  return absl::StrCat("[", absl::StrJoin(parts, ","), "]");
+}
 
 std::vector<ScenarioFile> FindSelected(const SelectionFlags& flags, Selection& selection) {
   const std::vector<std::string> defaults = DefaultScenarioPaths();
@@ -116,10 +114,11 @@ Selection Select(const SelectionFlags& flags) {
 }
 
 int Complain(const Selection& selection, Context& context) {
-  for (const std::string& mistake : selection.mistakes) context.io.err << mistake << '\n';
+  for (const std::string& mistake : selection.mistakes)
+    context.io.err << Printable(mistake) << '\n';
   if (!selection.mistakes.empty()) return kUsage;
   if (selection.nothing.empty()) return kAsExpected;
-  context.io.err << "sumonce: nothing selected: " << selection.nothing << '\n';
+  context.io.err << "sumonce: nothing selected: " << Printable(selection.nothing) << '\n';
   return kNothingSelected;
 }
 

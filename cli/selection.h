@@ -33,6 +33,11 @@ std::vector<ScenarioFile> FindSelected(const SelectionFlags& flags, Selection& s
 // neither.
 int Complain(const Selection& selection, Context& context);
 
+// The cartesian product of the sizes; one without any if no axis is set.
+std::vector<Overrides> Products(const SelectionFlags& flags);
+// "[tp=8,dp=2]"; "" without sizes.
+std::string NameSuffix(const Overrides& overrides);
+
 // The flags that make these overrides again: " --tp 8 --seed 3"; each with a leading blank.
 std::string OverrideFlags(const Overrides& overrides);
 

@@ -58,6 +58,13 @@ CostModel NodeFlags::Over(const CostModel& model) const {
   return ranks > 0 ? WithNodes(model, ranks, latency_us * 1e-6, gigabytes_per_second * 1e9) : model;
 }
 
+absl::Status NodeFlags::CheckFilledBy(int world) const {
+  if (ranks == 0 || world <= ranks || world % ranks == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--node-ranks ", ranks, ": ", world,
+                                                 " ranks do not fill nodes of ", ranks,
+                                                 ", expected a divisor of ", world));
+}
+
 std::string NodeFlags::Describe() const {
   if (ranks == 0) return "";
   return absl::StrCat(", ", ranks, " a node, nodes joined by ", latency_us, " us and ",

@@ -31,6 +31,8 @@ struct NodeFlags {
   double gigabytes_per_second = 25;
 
   CostModel Over(const CostModel& model) const;
+  // InvalidArgument: `world` ranks are more than a node's and do not fill nodes.
+  absl::Status CheckFilledBy(int world) const;
   std::string Describe() const;  // ", 8 a node, nodes joined by 5 us and 25 GB/s"; "" for one level
 };
 // --node-ranks, --link-latency-us, --link-bandwidth.

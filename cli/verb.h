@@ -36,6 +36,9 @@ VerbAction DeclareAudit(CLI::App& app);
 VerbAction DeclareList(CLI::App& app);
 VerbAction DeclareValidate(CLI::App& app);
 VerbAction DeclareBench(CLI::App& app);
+VerbAction DeclareDiff(CLI::App& app);
+VerbAction DeclareLint(CLI::App& app);
+VerbAction DeclareInspect(CLI::App& app);
 VerbAction DeclareExplain(CLI::App& app);
 VerbAction DeclareDoctor(CLI::App& app);
 

@@ -2,7 +2,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(sumonce_folders base comm spmd layers sim verify cost report)
+set(sumonce_folders base comm spmd layers sim verify cost capture report)
 set(targets sumonce_flags sumonce_sleef sumonce_xxhash sumonce_random123 sumonce_proto)
 foreach(folder ${sumonce_folders})
   list(APPEND targets sumonce_${folder})

@@ -32,13 +32,16 @@ std::array<Span, kNumAxes> SpansOf(const MeshSizes& sizes) {
   spans[static_cast<int>(Axis::kEtp)] = {1, sizes.etp};
   spans[static_cast<int>(Axis::kEp)] = {sizes.etp, etp_ep};
   spans[static_cast<int>(Axis::kEdp)] = {etp_ep, tp_cp_dp};
+  const int copies = tp / sizes.kv;
+  spans[static_cast<int>(Axis::kKv)] = {copies, tp};
+  spans[static_cast<int>(Axis::kKvCopy)] = {1, copies};
   return spans;
 }
 
 absl::Status CheckSizes(const MeshSizes& sizes) {
-  const std::pair<const char*, int> named[] = {{"tp", sizes.tp}, {"cp", sizes.cp},
-                                               {"dp", sizes.dp}, {"pp", sizes.pp},
-                                               {"ep", sizes.ep}, {"etp", sizes.etp}};
+  const std::pair<const char*, int> named[] = {
+      {"tp", sizes.tp}, {"cp", sizes.cp},   {"dp", sizes.dp}, {"pp", sizes.pp},
+      {"ep", sizes.ep}, {"etp", sizes.etp}, {"kv", sizes.kv}};
   int64_t world = 1;
   for (const auto& [name, size] : named) {
     if (size < 1) {
@@ -52,6 +55,10 @@ absl::Status CheckSizes(const MeshSizes& sizes) {
       return absl::InvalidArgumentError(
           absl::StrCat("mesh: tp*cp*dp*pp is above ", kMaxWorldSize, " ranks"));
     }
+  }
+  if (sizes.tp % sizes.kv != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mesh: kv = ", sizes.kv, " does not divide tp = ", sizes.tp));
   }
   const int64_t dense = int64_t{sizes.tp} * sizes.cp * sizes.dp;
   const int64_t expert = int64_t{sizes.etp} * sizes.ep;
@@ -105,7 +112,8 @@ void NameAtomic(std::string_view axis, const std::vector<int>& inside,
 }  // namespace
 
 std::string_view Name(Axis axis) {
-  static constexpr std::string_view kNames[kNumAxes] = {"tp", "cp", "dp", "pp", "etp", "ep", "edp"};
+  static constexpr std::string_view kNames[kNumAxes] = {"tp", "cp",  "dp", "pp",       "etp",
+                                                        "ep", "edp", "kv", "kv_copies"};
   return kNames[static_cast<int>(axis)];
 }
 
@@ -113,6 +121,7 @@ absl::StatusOr<Mesh> Mesh::Create(const MeshSizes& sizes) {
   Mesh mesh;
   mesh.sizes_ = sizes;
   if (sizes.etp == 0) mesh.sizes_.etp = sizes.tp;
+  if (sizes.kv == 0) mesh.sizes_.kv = sizes.tp;
   SUMONCE_RETURN_IF_ERROR(CheckSizes(mesh.sizes_));
   const std::array<Span, kNumAxes> spans = SpansOf(mesh.sizes_);
   SUMONCE_ASSIGN_OR_RETURN(const std::vector<int> cuts, NestedCuts(spans));

@@ -13,8 +13,10 @@
 
 namespace sumonce {
 
-enum class Axis : uint8_t { kTp, kCp, kDp, kPp, kEtp, kEp, kEdp };
-inline constexpr int kNumAxes = 7;
+// kKv and kKvCopy are the slow and the fast part of tp where a model has fewer key-value groups
+// than tp ranks: ranks along kKv hold different groups, ranks along kKvCopy share one.
+enum class Axis : uint8_t { kTp, kCp, kDp, kPp, kEtp, kEp, kEdp, kKv, kKvCopy };
+inline constexpr int kNumAxes = 9;
 std::string_view Name(Axis axis);  // "tp", ...
 
 struct MeshSizes {
@@ -24,6 +26,7 @@ struct MeshSizes {
   int pp = 1;
   int ep = 1;
   int etp = 0;  // 0: equal to tp (Megatron's default)
+  int kv = 0;   // of tp: how many ranks hold different key-value groups; 0: all
 
   int world_size() const { return tp * cp * dp * pp; }
 };

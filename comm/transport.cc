@@ -12,9 +12,11 @@ absl::Status CanRun(const Transport& transport, int world_size) {
   SUMONCE_RETURN_IF_ERROR(transport.probe());
   const int capacity = transport.capacity ? transport.capacity() : transport.max_world_size;
   if (world_size <= capacity) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      transport.name, " can run ", capacity, capacity == 1 ? " rank" : " ranks", " here, and ",
-      world_size, " are asked for; take a smaller mesh (--tp, --dp, ...) or a larger machine"));
+  return absl::UnavailableError(absl::StrCat(transport.name, " can run ", capacity,
+                                             capacity == 1 ? " rank" : " ranks", " here, and ",
+                                             world_size,
+                                             " are asked for; take a smaller mesh (--tp, --dp, "
+                                             "...; of bench --ranks) or a larger machine"));
 }
 
 void TransportRegistry::Add(Transport transport) {

@@ -18,7 +18,22 @@ namespace {
 constexpr int64_t kMainGradBytes = 4;  // float32
 constexpr int kFileVersion = 1;
 
+constexpr char kExpected[] = "; expected a cost model of sumonce bench --model-out: make it anew";
+
 using Json = nlohmann::json;
+
+// What the file must have under `key`; std::invalid_argument names it.
+template <typename T>
+T Get(const Json& json, const char* key) {
+  if (!json.is_object() || !json.contains(key))
+    throw std::invalid_argument(absl::StrCat("\"", key, "\" is missing"));
+  try {
+    return json[key].get<T>();
+  } catch (const Json::exception&) {
+    throw std::invalid_argument(
+        absl::StrCat("\"", key, "\": ", json[key].type_name(), " is of another kind"));
+  }
+}
 
 std::string AlgorithmWord(CostAlgorithm algorithm) { return std::string(Name(algorithm)); }
 
@@ -92,9 +107,9 @@ Json LinkToJson(const LinkCost& link) {
 }
 
 LinkCost LinkFromJson(const Json& json) {
-  LinkCost link{.seconds_per_step = json.at("seconds_per_step").get<double>(),
-                .knots = json.at("knots").get<std::vector<int64_t>>(),
-                .seconds_per_byte = json.at("seconds_per_byte").get<std::vector<double>>()};
+  LinkCost link{.seconds_per_step = Get<double>(json, "seconds_per_step"),
+                .knots = Get<std::vector<int64_t>>(json, "knots"),
+                .seconds_per_byte = Get<std::vector<double>>(json, "seconds_per_byte")};
   const bool positive = link.seconds_per_step >= 0 &&
                         std::all_of(link.seconds_per_byte.begin(), link.seconds_per_byte.end(),
                                     [](double seconds) { return seconds >= 0; });
@@ -165,31 +180,31 @@ std::string CostModelToJson(const CostModel& model, const std::string& transport
 absl::StatusOr<CostModel> CostModelFromJson(const std::string& text) {
   try {
     const Json json = Json::parse(text);
-    if (json.at("sumonce_cost_model").get<int>() != kFileVersion) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a cost model of another version; this program reads ", kFileVersion,
-                       ": make it anew with sumonce bench --model-out"));
+    if (Get<int>(json, "sumonce_cost_model") != kFileVersion) {
+      throw std::invalid_argument(absl::StrCat(
+          "\"sumonce_cost_model\": another version, this program reads ", kFileVersion));
     }
-    const auto algorithm = json.at("algorithm").get<std::string>();
+    const auto algorithm = Get<std::string>(json, "algorithm");
     if (algorithm != AlgorithmWord(CostAlgorithm::kRing) &&
         algorithm != AlgorithmWord(CostAlgorithm::kTree))
       throw std::invalid_argument("\"algorithm\": expected ring or tree");
-    if (json.at("call").get<std::string>() != Name(CallKind::kAllReduce))
+    if (Get<std::string>(json, "call") != Name(CallKind::kAllReduce))
       throw std::invalid_argument("\"call\": expected AllReduce, what cures are made of");
     return CostModel{.algorithm = algorithm == AlgorithmWord(CostAlgorithm::kRing)
                                       ? CostAlgorithm::kRing
                                       : CostAlgorithm::kTree,
-                     .link = LinkFromJson(json.at("link")),
+                     .link = LinkFromJson(Get<Json>(json, "link")),
                      .between = {},
-                     .ranks = json.at("ranks").get<std::vector<int>>(),
-                     .least_bytes = json.at("least_bytes").get<int64_t>(),
-                     .most_bytes = json.at("most_bytes").get<int64_t>(),
-                     .residual = json.at("residual").get<double>(),
-                     .bar = json.at("bar").get<double>(),
-                     .rank_error = json.at("rank_error").get<double>()};
-  } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no cost model of sumonce bench --model-out: ", error.what()));
+                     .ranks = Get<std::vector<int>>(json, "ranks"),
+                     .least_bytes = Get<int64_t>(json, "least_bytes"),
+                     .most_bytes = Get<int64_t>(json, "most_bytes"),
+                     .residual = Get<double>(json, "residual"),
+                     .bar = Get<double>(json, "bar"),
+                     .rank_error = Get<double>(json, "rank_error")};
+  } catch (const Json::parse_error& error) {
+    return absl::InvalidArgumentError(absl::StrCat("byte ", error.byte, ": no JSON", kExpected));
+  } catch (const std::invalid_argument& error) {
+    return absl::InvalidArgumentError(absl::StrCat(error.what(), kExpected));
   }
 }
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cost/measure.h"
 #include "cost/cost_model.h"
+#include "cost/measure.h"
 #include "sim/scenario.h"
 #include "verify/verdict.h"
 

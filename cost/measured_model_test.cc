@@ -70,8 +70,8 @@ TEST(CostModelFile, SaysWhatIsWrong) {
   const auto message = [](const std::string& text) {
     return std::string(CostModelFromJson(text).status().message());
   };
-  EXPECT_THAT(message(""), HasSubstr("no cost model"));
-  EXPECT_THAT(message("[1, 2"), HasSubstr("no cost model"));
+  EXPECT_THAT(message(""), HasSubstr("byte 1: no JSON; expected a cost model"));
+  EXPECT_THAT(message("[1, 2"), HasSubstr("byte 6: no JSON"));
   EXPECT_THAT(message("{}"), HasSubstr("sumonce_cost_model"));
   EXPECT_THAT(message("{\"sumonce_cost_model\": 99}"), HasSubstr("another version"));
   std::string text = CostModelToJson(OneMicrosecondAStep(), "x");

@@ -98,8 +98,9 @@ void AddCollectives(const ProofRun& run, Lines& lines) {
     lines.AddMap(StepPhase::kForward, collective.forward, collective.group,
                  LocalElements(tape.nodes()[operand].dims, tape.value(operand), *run.mesh));
     if (!tape.has_grad(id)) continue;
+    // A gradient has the extents of its value, also where its own state is lost.
     lines.AddMap(StepPhase::kBackward, collective.backward, collective.group,
-                 LocalElements(node.dims, tape.grad(id), *run.mesh));
+                 LocalElements(node.dims, tape.value(id), *run.mesh));
   }
 }
 
@@ -135,9 +136,11 @@ std::string_view Name(StepPhase phase) {
     case StepPhase::kBackward:
       return "backward";
     case StepPhase::kFinalizer:
+      return "finalizer";
+    case StepPhase::kOptimizer:
       break;
   }
-  return "finalizer";
+  return "optimizer";
 }
 
 std::string_view Name(Bucketing bucketing) {
@@ -183,6 +186,19 @@ std::vector<TrafficLine> TrafficOf(const Scenario& scenario, std::span<const Edi
                .group = call.group,
                .ranks = call.ranks,
                .elements = CallSizes(call, Bucketing::kCoalesced)});
+  }
+  const Group tp = run.mesh->GroupOf(Axis::kTp);
+  const OptimizerConfig& optimizer = scenario.optimizer;
+  if (optimizer.clip_grad > 0 && run.mesh->size(tp) > 1) {
+    const auto add = [&](int64_t elements) {
+      lines.Add({.phase = StepPhase::kOptimizer,
+                 .call = CallKind::kAllReduce,
+                 .group = tp.name,
+                 .ranks = run.mesh->size(tp),
+                 .elements = {elements}});
+    };
+    add(2);  // squares and zeros
+    if (optimizer.norm_type == NormType::kInf) add(1);
   }
   return std::move(lines).Sorted();
 }

@@ -13,7 +13,7 @@
 
 namespace sumonce {
 
-enum class StepPhase : uint8_t { kForward, kBackward, kFinalizer };
+enum class StepPhase : uint8_t { kForward, kBackward, kFinalizer, kOptimizer };
 std::string_view Name(StepPhase phase);  // "forward", ...
 
 // The calls of one phase that are alike but for their size.

@@ -69,7 +69,10 @@ int64_t LoraConfig::RankOf(std::string_view module_path) const {
   if (!separate_adapters) return r;
   if (module_path.ends_with(".linear_qkv")) return 3 * r;
   if (module_path.ends_with(".in_proj")) return 4 * r;
-  return module_path.ends_with(".linear_fc1") ? 2 * r : r;
+  for (const char* of_two : {".linear_fc1", ".in_proj_qkvz", ".in_proj_ba", ".linear_kv"}) {
+    if (module_path.ends_with(of_two)) return 2 * r;
+  }
+  return r;
 }
 
 }  // namespace sumonce

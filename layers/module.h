@@ -20,13 +20,18 @@ enum class NormKind : uint8_t { kPlain, kZeroCentered };  // w, or 1 + w: zero_c
 struct LoraConfig {
   bool enabled = false;
   int64_t r = 8;
-  double scaling = 2.0;              // lora_alpha / r
+  double scaling = 2.0;  // lora_alpha / r, or / sqrt(r) (rsLoRA)
+  double dropout = 0;    // of the adapter's input
+  bool bias = false;     // a bias behind lora_B, as PEFT's lora_bias
+  bool freeze_A = false, freeze_B = false;
   std::vector<std::string> targets;  // "linear_qkv", "in_proj", ..., or a glob over the whole path
   bool zero_init_B = true;
   // One adapter per sub-projection, in their block-diagonal form: a fused target's factors have the
   // rank r times its sub-projections (linear_qkv q, k, v; in_proj qkv, z, b, a; linear_fc1 gate,
   // up).
   bool separate_adapters = false;
+  // One adapter per sub-projection, with parameters of its own: linear_qkv.q_proj.lora_A.
+  bool per_sub_projection = false;
 
   int64_t RankOf(std::string_view module_path) const;
 

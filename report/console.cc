@@ -46,11 +46,13 @@ void ConsoleReporter::OnResult(const ScenarioResult& result) {
     failed&& unexpected ? WriteBlock(group) : WriteExpected(group);
   }
   for (const RankTable& table : result.tables) out_ << RankTableText(table, 2);
+  for (const TextTable& table : result.text_tables) out_ << TextTableText(table, 2);
   // Figures belong to a failure, or to a scenario that is a report; elsewhere they would bury the
   // verdicts.
   if (failed || !result.tables.empty()) {
     for (const std::string& note : PlainNotes(result)) out_ << "  " << note << '\n';
   }
+  out_ << StatementLines(result);
   if (failed) out_ << FailureFooter(result);
   out_ << std::flush;
 }
@@ -63,7 +65,8 @@ void ConsoleReporter::WriteExpected(const FindingGroup& group) {
   if (!steps.empty()) out_ << ", " << steps;
   if (!verdict.consequences.empty()) out_ << ", " << ConsequencesText(verdict);
   if (group.first->expectation != nullptr) out_ << " (expected)";
-  if (!verdict.affected.empty()) out_ << "; below it " << verdict.affected.size() << " parameters";
+  if (!verdict.affected.empty() && verdict.mechanism != Mechanism::kNormMiscount)
+    out_ << "; below it " << verdict.affected.size() << " parameters";
   if (verdict.outcome == Outcome::kNoEvidence && group.first->proof)
     out_ << "; proof: " << ProofText(*group.first->proof);
   out_ << '\n';
@@ -82,7 +85,7 @@ void ConsoleReporter::WriteBlock(const FindingGroup& group) {
   if (!meaning.empty()) out_ << ": " << meaning;
   out_ << '\n';
   for (const std::string& line : EvidenceLines(finding)) out_ << "    " << line << '\n';
-  if (!verdict.affected.empty())
+  if (!verdict.affected.empty() && verdict.mechanism != Mechanism::kNormMiscount)
     out_ << "    below it: " << ListText(verdict.affected, kMaxParamsInBlock) << '\n';
   const std::vector<std::string> names = ParamNames(group);
   const std::vector<std::string> others(names.begin() + 1, names.end());

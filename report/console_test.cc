@@ -15,6 +15,7 @@ using ::sumonce::testing::LoraResult;
 using ::sumonce::testing::LoraScenario;
 using ::sumonce::testing::LoraTable;
 using ::sumonce::testing::MissingSum;
+using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -97,6 +98,17 @@ TEST(Console, ParametersThatSayTheSameAreOneEntry) {
               HasSubstr("cure: set sequence_parallel=true on a, and 2 more like it (cure tried"));
   EXPECT_THAT(text,
               HasSubstr(testing::kGamma + "  DOUBLE_SUM over tp, coefficient tp (expected)\n"));
+}
+
+// What has no mesh says what it is, and what can be concluded stands below, in every outcome.
+TEST(Console, AboutAndStatementsAreShown) {
+  ScenarioResult result{.name = "adapter"};
+  result.about = "16 modules in 4 layers";
+  result.statements = {"every lora_B is zero"};
+  result.text_tables = {{.title = "by kind", .columns = {"kind"}, .rows = {{"a"}}}};
+  EXPECT_THAT(ConsoleText({result}),
+              AllOf(HasSubstr("PASS  adapter  16 modules in 4 layers  "),
+                    HasSubstr("\n  by kind\n    kind\n    a\n  every lora_B is zero\n")));
 }
 
 // A cured twin that is not right points at the cure, too.

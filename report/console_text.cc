@@ -46,8 +46,16 @@ std::string HeadLine(const ScenarioResult& result, const Paint& paint) {
   const std::string outcome = paint.Outcome(result.outcome);
   if (result.outcome == RunOutcome::kSkip)
     return absl::StrCat(outcome, "  ", result.name, "  ", result.skip_reason, "\n");
-  return absl::StrCat(outcome, "  ", result.name, "  ", MeshText(result.mesh), "  ",
-                      ElapsedText(result.elapsed_us), "\n");
+  const std::string about = result.about.empty() ? MeshText(result.mesh) : result.about;
+  return absl::StrCat(outcome, "  ", result.name, "  ", about, "  ", ElapsedText(result.elapsed_us),
+                      "\n");
+}
+
+std::string StatementLines(const ScenarioResult& result) {
+  std::string text;
+  for (const std::string& statement : result.statements)
+    absl::StrAppend(&text, "  ", statement, "\n");
+  return text;
 }
 
 std::string FailureLines(const ScenarioResult& result) {
@@ -63,7 +71,7 @@ std::string FailureLines(const ScenarioResult& result) {
 std::vector<std::string> ParamNames(const FindingGroup& group) {
   std::vector<std::string> names;
   for (const std::string& param : group.params)
-    names.push_back(param.empty() ? "the run itself" : param);
+    names.push_back(param.empty() ? SubjectOf(group.first->verdict) : param);
   return names;
 }
 

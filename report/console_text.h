@@ -25,6 +25,9 @@ class Paint {
 // "PASS  lora/row_flag_missing  tp=4  12.3 ms"; a skipped one has its reason.
 std::string HeadLine(const ScenarioResult& result, const Paint& paint);
 
+// What can and cannot be concluded, a line each.
+std::string StatementLines(const ScenarioResult& result);
+
 // Why it failed, a line each; the first few if there are many.
 std::string FailureLines(const ScenarioResult& result);
 

@@ -98,6 +98,11 @@ std::string_view Meaning(Mechanism mechanism) {
   return "";
 }
 
+std::string SubjectOf(const Verdict& verdict) {
+  if (!verdict.param.empty()) return verdict.param;
+  return verdict.mechanism == Mechanism::kNormMiscount ? "the gradient norm" : "the run itself";
+}
+
 std::string VerdictText(const Verdict& verdict) {
   if (verdict.outcome != Outcome::kWrong) return OutcomeAt(verdict.outcome, verdict.operation);
   std::string text = Qualified(verdict.mechanism, verdict.axis, verdict.coefficient);

@@ -15,6 +15,9 @@ std::string_view Name(RunOutcome outcome);  // "PASS", "FAIL", "SKIP"
 // Empty for kNone.
 std::string_view Meaning(Mechanism mechanism);
 
+// What the verdict is about: the parameter, "the gradient norm" or "the run itself".
+std::string SubjectOf(const Verdict& verdict);
+
 // "MISSING_SUM over tp, coefficient none: per rank"; "NO_STATEMENT at *.in_proj/AllGather#0";
 // "RIGHT".
 std::string VerdictText(const Verdict& verdict);

@@ -8,7 +8,8 @@
 namespace sumonce {
 
 struct GlossaryEntry {
-  std::string kind;      // "verdict", "mechanism", "mark", "preset", "rule", "layer", "operation"
+  std::string kind;      // "verdict", "mechanism", "mark", "preset", "rule", "layer", "adapter",
+                         // "operation", "class", "defect", "fault"
   std::string word;      // "DOUBLE_SUM", "sequence_parallel", "megatron_core_0_16", "RmsNorm"
   std::string says;      // one sentence
   std::string formula;   // "" where there is none
@@ -24,8 +25,10 @@ std::vector<GlossaryEntry> Glossary();
 
 // Parts of it.
 std::vector<GlossaryEntry> GlossaryOfVerdicts();
-std::vector<GlossaryEntry> GlossaryOfModels();  // marks, layers
+std::vector<GlossaryEntry> GlossaryOfModels();    // marks, layers
+std::vector<GlossaryEntry> GlossaryOfAdapters();  // what inspect finds
 std::vector<GlossaryEntry> GlossaryOfFinalizers();
 std::vector<GlossaryEntry> GlossaryOfOperations();
+std::vector<GlossaryEntry> GlossaryOfDefects();  // also the classes of gradients
 
 }  // namespace sumonce

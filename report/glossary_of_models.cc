@@ -78,12 +78,24 @@ std::vector<GlossaryEntry> LayerEntries() {
            "target; the other is cut with the weight",
        .formula = "y += (alpha / r) B (A x)",
        .shown_by = "lora/all_targets"},
+  };
+}
+
+std::vector<GlossaryEntry> MixerEntries() {
+  return {
       {.kind = "layer",
        .word = "self_attention",
        .says =
            "grouped-query attention with RoPE, optional q/k norm and output gate; heads are cut",
        .formula = "softmax(q k^T / sqrt(d), causal) v",
        .shown_by = "norm/qk_layernorm"},
+      {.kind = "layer",
+       .word = "multi_latent_attention",
+       .says = "queries, keys and values from low-rank latents, and one rotary key for all heads; "
+               "heads "
+               "are cut. Without a gather over the sequence nobody sums the rotary key's gradient",
+       .formula = "[l | r] = x W_down^T; k = [norm(l) W_k^T | rope(r)], v = norm(l) W_v^T",
+       .shown_by = "mla/rotary_key_unsummed"},
       {.kind = "layer",
        .word = "linear_attention",
        .says =
@@ -92,10 +104,22 @@ std::vector<GlossaryEntry> LayerEntries() {
        .formula = "S_t = exp(g_t) S_(t-1) (I - beta_t k_t k_t^T) + beta_t v_t k_t^T; o_t = S_t q_t",
        .shown_by = "gdn/upstream"},
       {.kind = "layer",
+       .word = "shared_expert",
+       .says = "the MLP that every token takes, with a gate on the rank's own tokens; under "
+               "overlap its "
+               "linears do not communicate, and replicated factors hold own features' terms",
+       .formula = "y = mlp(x) sigmoid(x g)",
+       .shown_by = "moe/shared_expert_overlap"},
+      {.kind = "layer",
        .word = "gather_region",
        .says = "the sequence is gathered before in_proj and sequence parallelism turned off on the "
                "projections for the call: gradients inside are complete",
        .shown_by = "gdn/gamma_flagged"},
+  };
+}
+
+std::vector<GlossaryEntry> VocabularyEntries() {
+  return {
       {.kind = "layer",
        .word = "embedding",
        .says = "rows of the vocabulary are cut; a rank looks up its own range and the terms are "
@@ -111,8 +135,9 @@ std::vector<GlossaryEntry> LayerEntries() {
 
 std::vector<GlossaryEntry> GlossaryOfModels() {
   std::vector<GlossaryEntry> entries = MarkEntries();
-  std::vector<GlossaryEntry> layers = LayerEntries();
-  for (GlossaryEntry& layer : layers) entries.push_back(std::move(layer));
+  for (std::vector<GlossaryEntry> part : {LayerEntries(), MixerEntries(), VocabularyEntries()}) {
+    for (GlossaryEntry& entry : part) entries.push_back(std::move(entry));
+  }
   return entries;
 }
 

@@ -16,8 +16,10 @@ const std::map<std::string, std::string>& Formulas() {
       {"AddBias", "y = x + b, b for every token"},
       {"Attention", "y = softmax(q k^T / sqrt(d), causal) v, for every head"},
       {"CausalConv", "y_t = silu(sum over i of w_i x_(t-i)), for every channel"},
+      {"Concat", "y = [a | b] along a dimension, b the same for several of a's rows or its own"},
       {"DeltaRule",
        "S_t = exp(g_t) S_(t-1) (I - beta_t k_t k_t^T) + beta_t v_t k_t^T; y_t = S_t q_t"},
+      {"DeltaState", "y = S_T, the delta rule's state after the last token"},
       {"Dot", "y = sum of a b"},
       {"GatedNorm", "y = w x / rms(x) silu(z), for every value head"},
       {"Gelu", "y = x Phi(x)"},
@@ -27,6 +29,9 @@ const std::map<std::string, std::string>& Formulas() {
       {"Linear", "y = x W^T"},
       {"Log", "y = log x"},
       {"MaxOver", "y = maximum of x over a dimension"},
+      {"PlaceParts", "y = x as parts of a packed dimension, zeros in its other parts"},
+      {"Product", "y = x m, element by element"},
+      {"Regroup", "y = x with a plain dimension read as units"},
       {"RmsNorm", "y = w x / rms(x), for every token"},
       {"Rope", "y = x rotated by position"},
       {"ScaleBy", "y = a x, one factor a token"},
@@ -39,6 +44,7 @@ const std::map<std::string, std::string>& Formulas() {
       {"SumExp", "y = sum of exp(x - m) over the vocabulary"},
       {"Swiglu", "y = silu(gate) up"},
       {"TakeParts", "y = parts of x along a packed dimension"},
+      {"TakeRange", "y = some adjacent entries of x along a dimension"},
       {"Unfold", "y = x with a merged dimension taken apart"},
   };
   return formulas;
@@ -84,7 +90,8 @@ std::vector<GlossaryEntry> GlossaryOfOperations() {
 std::vector<GlossaryEntry> Glossary() {
   std::vector<GlossaryEntry> all;
   for (std::vector<GlossaryEntry> part :
-       {GlossaryOfVerdicts(), GlossaryOfModels(), GlossaryOfFinalizers(), GlossaryOfOperations()}) {
+       {GlossaryOfVerdicts(), GlossaryOfAdapters(), GlossaryOfModels(), GlossaryOfDefects(), GlossaryOfFinalizers(),
+        GlossaryOfOperations()}) {
     for (GlossaryEntry& entry : part) all.push_back(std::move(entry));
   }
   return all;

@@ -46,8 +46,12 @@ constexpr MechanismEntry kMechanisms[] = {
      "slice and assemble by one packing", "accumulation/permuted_shard"},
     {Mechanism::kReplicaDrift, "copies of one parameter differ after a step",
      "cure what made their gradients differ", "lora/pr_173_100_steps"},
-    {Mechanism::kNormMiscount, "the gradient norm counts a copy n times, or never",
-     "mark the copies (tensor_model_parallel, shared) as they are", ""},
+    {Mechanism::kNormMiscount,
+     "N^2 = sum over ranks and parameters of c |f_k|^2, with c = 1 on more than one rank of a "
+     "copy, "
+     "or on fewer than all of a shard",
+     "mark tensor_model_parallel what is cut over tp, and nothing else",
+     "clip/replica_counted_tp_times"},
     {Mechanism::kExportDiffers, "the exported tensor is one rank's copy, and the copies differ",
      "cure the drift; an export cannot repair it", "lora/pr_173"},
     {Mechanism::kCollectiveMismatch, "two ranks of a group made different calls",

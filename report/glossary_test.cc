@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/defect.pb.h"
 #include "report/describe.h"
 #include "sim/finalize/finalizer.h"
 #include "sim/scenario.h"
@@ -54,6 +55,18 @@ TEST(Glossary, HasEveryMechanismPresetRuleAndOperation) {
   EXPECT_EQ(GlossaryOfOperations().size(), Operations().all().size());
 }
 
+TEST(Glossary, HasEveryDefectAndFault) {
+  const auto* defect = proto::Defect::descriptor();
+  EXPECT_EQ(Words("defect").size(), static_cast<size_t>(defect->field_count()));
+  for (int i = 0; i < defect->field_count(); ++i)
+    EXPECT_THAT(Words("defect"), ::testing::Contains(defect->field(i)->name()));
+  const auto* fault = proto::CommunicationFault::Fault_descriptor();
+  for (int i = 1; i < fault->value_count(); ++i) {
+    if (fault->value(i)->name() == "WRONG_GROUP") continue;  // a mechanism of that name
+    EXPECT_THAT(Words("fault"), ::testing::Contains(fault->value(i)->name()));
+  }
+}
+
 TEST(Glossary, EveryWordStandsOnce) {
   std::set<std::string> words;
   for (const GlossaryEntry& entry : Glossary()) {
@@ -69,9 +82,12 @@ TEST(Glossary, ScenariosShowWhatTheyAreNamedFor) {
     const std::string path = SUMONCE_SOURCE_DIR "/scenarios/" + entry.shown_by + ".textproto";
     const ReadResult read = ReadScenario(path, entry.shown_by, {});
     ASSERT_TRUE(read.ok()) << entry.word << ": " << path;
-    if (entry.kind != "mechanism") continue;
     std::ifstream file(path);
     const std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (entry.kind == "defect" || entry.kind == "fault") {
+      EXPECT_THAT(text, HasSubstr(entry.word)) << entry.shown_by;
+    }
+    if (entry.kind != "mechanism") continue;
     const bool drift = entry.word == "REPLICA_DRIFT";  // the consequence of what the file expects
     if (!drift) EXPECT_THAT(text, HasSubstr("mechanism: " + entry.word)) << entry.shown_by;
   }

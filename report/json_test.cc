@@ -57,6 +57,8 @@ TEST(Json, FindingHasEveryFieldUnderItsName) {
       {"rule", ""},
       {"operation", ""},
       {"affected", json::array()},
+      {"possible", json::array()},
+      {"decides", ""},
       {"consequences", {"REPLICA_DRIFT"}}};
   EXPECT_EQ(finding, expected) << finding.dump(2);
 }
@@ -79,7 +81,13 @@ TEST(Json, ScenarioHasEveryFieldEvenWhenEmpty) {
                          {"tables", json::array()},
                          {"skip_reason", ""},
                          {"notes", json::array()},
-                         {"internal_error", false}};
+                         {"internal_error", false},
+                         {"params_wrong", 0},
+                         {"params_without_evidence", 0},
+                         {"undecided", json::array()},
+                         {"about", ""},
+                         {"statements", json::array()},
+                         {"text_tables", json::array()}};
   EXPECT_EQ(report["scenarios"][0], expected) << report.dump(2);
   EXPECT_EQ(report["schema_version"], 1);
   EXPECT_EQ(report["sumonce_version"], Version());

@@ -26,10 +26,18 @@ std::string ClassText(GradClass grad_class) {
   return grad_class == GradClass::kUnknown ? "" : std::string(Name(grad_class));
 }
 
+// "tp = 4", on this mesh; "1/4", "none: per rank" as they are.
+std::string CoefficientText(const Proof& proof) {
+  const bool symbolic = proof.coefficient.find_first_of("abcdefghijklmnopqrstuvwxyz") == 0 ||
+                        proof.coefficient.find("/") != std::string::npos;
+  if (!proof.factor || !symbolic) return proof.coefficient;
+  return absl::StrCat(proof.coefficient, " = ", *proof.factor);
+}
+
 // Without a proof of its own (the proof of the run itself), the verdict says it.
 Row ProofRow(const Finding& finding) {
   const Verdict& verdict = finding.verdict;
-  const std::string param = verdict.param.empty() ? "the run itself" : verdict.param;
+  const std::string param = SubjectOf(verdict);
   const Proof proof = finding.proof.value_or(
       Proof{verdict.param, verdict.outcome, verdict.mechanism, verdict.axis, verdict.coefficient,
             verdict.factor, verdict.grad_class, verdict.action, verdict.operation, "", "", ""});
@@ -39,7 +47,7 @@ Row ProofRow(const Finding& finding) {
           std::string(Name(proof.outcome)),
           mechanism,
           AxisText(proof.axis),
-          proof.coefficient,
+          CoefficientText(proof),
           ClassText(proof.grad_class),
           proof.action,
           proof.before,
@@ -76,6 +84,7 @@ class ProofConsoleReporter : public Reporter {
            << " RIGHT, for every size of the axes\n";
     if (!result.conditions.empty())
       out_ << "  holds when " << absl::StrJoin(result.conditions, ", ") << '\n';
+    out_ << StatementLines(result);
     if (result.outcome == RunOutcome::kFail) out_ << FailureFooter(result);
     out_ << std::flush;
   }

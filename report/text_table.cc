@@ -59,6 +59,13 @@ std::string RankTableText(const RankTable& table, int indent) {
                       AlignedRows(rows, indent + 2, 1));
 }
 
+std::string TextTableText(const TextTable& table, int indent) {
+  std::vector<std::vector<std::string>> rows = {table.columns};
+  rows.insert(rows.end(), table.rows.begin(), table.rows.end());
+  return absl::StrCat(std::string(static_cast<size_t>(indent), ' '), table.title, "\n",
+                      AlignedRows(rows, indent + 2, static_cast<int>(table.columns.size())));
+}
+
 std::string WrappedItems(std::span<const std::string> items, int indent) {
   const std::string blanks(static_cast<size_t>(indent), ' ');
   std::string text, line;

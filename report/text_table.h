@@ -18,6 +18,9 @@ std::string AlignedRows(const std::vector<std::vector<std::string>>& rows, int i
 // A table of tensor by rank: title, columns, rows.
 std::string RankTableText(const RankTable& table, int indent);
 
+// A table of words: title, columns, rows.
+std::string TextTableText(const TextTable& table, int indent);
+
 // The items three blanks apart, as many on a line as fit into 100 columns; every line indented.
 std::string WrappedItems(std::span<const std::string> items, int indent);
 

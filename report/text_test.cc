@@ -76,6 +76,17 @@ TEST(TextTable, ColumnsAlignByCharactersNotBytes) {
   EXPECT_EQ(AlignedRows({{"\xCE\xBB", "1"}, {"ab", "10"}}, 1, 1), " \xCE\xBB    1\n ab  10\n");
 }
 
+TEST(TextTable, ATableOfWordsHasTitleAndColumns) {
+  const TextTable table{.title = "by kind",
+                        .columns = {"kind", "count", "verdict"},
+                        .rows = {{"*.lora_B", "8", "MISSING_SUM"}, {"*.weight", "16", "RIGHT"}}};
+  EXPECT_EQ(TextTableText(table, 2),
+            "  by kind\n"
+            "    kind      count  verdict\n"
+            "    *.lora_B  8      MISSING_SUM\n"
+            "    *.weight  16     RIGHT\n");
+}
+
 TEST(TextTable, WrapsBeforeColumnHundred) {
   const std::vector<std::string> items(3, std::string(47, 'x'));
   const std::string x(47, 'x');

@@ -66,6 +66,13 @@ void ToProto(const RankTable& table, proto::RankTable& report) {
   }
 }
 
+void ToProto(const TextTable& table, proto::TextTable& report) {
+  report.set_title(ToUtf8(table.title));
+  CopyTexts(table.columns, report.mutable_columns());
+  for (const std::vector<std::string>& row : table.rows)
+    CopyTexts(row, report.add_rows()->mutable_cells());
+}
+
 }  // namespace
 
 void ToProto(const ScenarioResult& result, proto::ScenarioReport& report) {
@@ -78,7 +85,9 @@ void ToProto(const ScenarioResult& result, proto::ScenarioReport& report) {
   CopyTexts(result.failures, report.mutable_failures());
   CopyTexts(result.conditions, report.mutable_conditions());
   report.set_world_size(result.mesh.world_size());
-  report.set_mesh(MeshText(result.mesh));
+  if (result.about.empty()) report.set_mesh(MeshText(result.mesh));
+  report.set_about(ToUtf8(result.about));
+  CopyTexts(result.statements, report.mutable_statements());
   report.set_reproduce(ToUtf8(result.reproduce));
   report.set_params_right(result.params_right);
   report.set_params_wrong(result.params_wrong);
@@ -86,6 +95,7 @@ void ToProto(const ScenarioResult& result, proto::ScenarioReport& report) {
     ToProto(Finding{.verdict = verdict}, *report.add_undecided());
   report.set_params_without_evidence(result.params_without_evidence);
   for (const RankTable& table : result.tables) ToProto(table, *report.add_tables());
+  for (const TextTable& table : result.text_tables) ToProto(table, *report.add_text_tables());
   report.set_skip_reason(ToUtf8(result.skip_reason));
   CopyTexts(result.notes, report.mutable_notes());
   report.set_internal_error(result.internal_error);

@@ -16,6 +16,10 @@ Dims TokenDims(const Scenario& scenario) {
           Plain(Dim::kBatch, scenario.data.micro_batch * scenario.mesh.dp)};
 }
 
+std::string Prefix(int step, int microbatch) {
+  return absl::StrCat("data.step", step, ".microbatch", microbatch, ".");
+}
+
 bool Counts(const DataConfig& data, int64_t position) {
   if (data.loss_on.empty()) return true;
   for (const DataConfig::Span& span : data.loss_on) {
@@ -88,7 +92,7 @@ Tensor Probe(const Scenario& scenario, const std::string& name, const Dims& toke
 }
 
 Microbatch Generate(const Scenario& scenario, int step, int index) {
-  const std::string prefix = absl::StrCat("data.step", step, ".microbatch", index, ".");
+  const std::string prefix = Prefix(step, index);
   const Dims dims = TokenDims(scenario);
   Microbatch microbatch;
   microbatch.tokens_one_hot =
@@ -172,10 +176,24 @@ absl::StatusOr<std::vector<Microbatch>> MakeData(const Scenario& scenario, int s
       SUMONCE_ASSIGN_OR_RETURN(Microbatch microbatch, FromFile(scenario));
       microbatches.push_back(std::move(microbatch));
     }
-    if (scenario.loss == LossMode::kMeanOfCells)
-      DivideByCells(scenario, microbatches.back().loss_weights);
+    Microbatch& microbatch = microbatches.back();
+    microbatch.sequence_starts = StartsOf(scenario.data);
+    microbatch.name = Prefix(step, index);
+    microbatch.seed = scenario.seed;
+    microbatch.dropout = scenario.model.common.lora.dropout;
+    if (scenario.loss == LossMode::kMeanOfCells) DivideByCells(scenario, microbatch.loss_weights);
   }
   return microbatches;
+}
+
+SequenceStarts StartsOf(const DataConfig& data) {
+  SequenceStarts starts;
+  int64_t begin = 0;
+  for (const int64_t length : data.packed) {
+    starts.push_back(begin);
+    begin += length;
+  }
+  return starts;
 }
 
 absl::Status UseRotaryTables(Scenario& scenario) {
@@ -206,6 +224,13 @@ BatchInputs InputsOf(const Microbatch& microbatch) {
   inputs.probe = &microbatch.probe;
   inputs.sequence = microbatch.loss_weights.dims()[0].extent();
   inputs.batch = microbatch.loss_weights.dims()[1].extent();
+  inputs.sequence_starts = microbatch.sequence_starts;
+  if (microbatch.dropout > 0) {
+    inputs.keeps = [&microbatch](const std::string& module, int64_t index) {
+      const RandomStream stream(microbatch.seed, microbatch.name + module + ".lora_dropout");
+      return stream.Uniform(index) >= microbatch.dropout;
+    };
+  }
   return inputs;
 }
 

@@ -15,6 +15,10 @@ struct Microbatch {
   Tensor probe;            // [s, b, h], head PROBE only
   Tensor cos, sin;         // [s, d] rotary tables from a file, else empty
   double num_tokens = 0;   // counted ones, over all dp ranks
+  SequenceStarts sequence_starts;  // of packed sequences
+  std::string name;                // "data.step1.microbatch0.": what random numbers are drawn by
+  uint64_t seed = 0;
+  double dropout = 0;  // of adapters
 };
 
 // The microbatches of step `step` (1, 2, ...). `mesh` gives dp; the data does not depend on how it
@@ -25,7 +29,9 @@ absl::StatusOr<std::vector<Microbatch>> MakeData(const Scenario& scenario, int s
 // a file or tables.
 absl::Status UseRotaryTables(Scenario& scenario);
 
-BatchInputs InputsOf(const Microbatch& microbatch);
+SequenceStarts StartsOf(const DataConfig& data);  // of the packed sequences; empty: one
+
+BatchInputs InputsOf(const Microbatch& microbatch);  // refers to `microbatch`
 
 // Mean-of-cells mode seeds each cell with dp/N relative to the reference: the monomial that says so
 // (docs/THEORY.md "Loss").

@@ -21,7 +21,9 @@ struct HfModule {
   std::vector<SubProjection> parts;
 };
 
-// Of a linear module, "decoder.layers.0.self_attention.linear_qkv"; none for another path.
+// Of a linear module, "decoder.layers.0.self_attention.linear_qkv", or of a sub-projection that has
+// an adapter of its own, "....linear_qkv.q_proj", whose rows are then those of its own factor; none
+// for another path.
 std::optional<HfModule> HfModuleOf(const ModelConfig& model, const std::string& module);
 
 // "decoder.layers.0.self_attention.linear_qkv" of "....linear_qkv.lora_B".

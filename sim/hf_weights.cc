@@ -81,6 +81,20 @@ std::string NormName(const std::string& name) {
   return layer + ".input_layernorm";
 }
 
+// The norm of a latent, fused or not: "layers.0.self_attn.q_a_layernorm"; empty for another
+// parameter.
+std::string LatentNormName(const ModelConfig& model, const std::string& name) {
+  const bool query = name.find(".linear_q_up_proj.layer_norm") != std::string::npos ||
+                     name.ends_with(".q_layernorm.weight");
+  const bool key = name.find(".linear_kv_up_proj.layer_norm") != std::string::npos ||
+                   name.ends_with(".kv_layernorm.weight");
+  if (!query && !key) return "";
+  const std::string layer = LayerOf(name);
+  const size_t index = std::stoul(layer.substr(layer.find('.') + 1));
+  if (!std::holds_alternative<LatentAttentionConfig>(model.layers[index].mixer)) return "";
+  return layer + (query ? ".self_attn.q_a_layernorm" : ".self_attn.kv_a_layernorm");
+}
+
 }  // namespace
 
 bool HasHfNames(const SafetensorsReader& file) { return file.tensors().contains("param.embed"); }
@@ -92,6 +106,8 @@ std::vector<HfTensor> HfTensorsOf(const ModelConfig& model, const Param& param) 
   if (name == "embedding.word_embeddings.weight") return {{"embed", All(Count(dims))}};
   if (name == "decoder.final_layernorm.weight") return {{"final_norm", All(Count(dims))}};
   if (name == "output_layer.weight") return {{"lm_head", All(Count(dims))}};
+  if (const std::string norm = LatentNormName(model, name); !norm.empty())
+    return {{norm, All(Count(dims))}};
   if (leaf == "layer_norm_weight" || name.ends_with("input_layernorm.weight"))
     return {{NormName(name), All(Count(dims))}};
   if (name.ends_with("conv1d.weight"))

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,18 @@ struct ParamRecord {
   const Tensor& finalized() const { return after.empty() ? contribution : after.back(); }
 };
 
+// What an optimizer sees before it steps, the same on every rank of a model-parallel group.
+struct GradNorm {
+  double norm = 0;         // as the marks count copies
+  double clip_factor = 1;  // that all gradients were multiplied by
+  int64_t zeros = 0;       // entries that are exactly 0, counted likewise
+};
+
 struct StepRecord {
   int step = 1;
   double loss = 0;  // this rank's share, before 1/N
   double num_tokens = 0;
+  std::optional<GradNorm> grad_norm;  // where gradients are clipped
   std::map<std::string, ParamRecord> params;
 };
 

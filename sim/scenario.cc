@@ -119,8 +119,15 @@ static_assert(kMechanisms.size() == static_cast<size_t>(Mechanism::kNotFinite) +
 }  // namespace
 
 std::string_view Name(Mark mark) {
-  return mark == Mark::kSequenceParallel ? "sequence_parallel"
-                                         : "average_gradients_across_tp_domain";
+  switch (mark) {
+    case Mark::kSequenceParallel:
+      return "sequence_parallel";
+    case Mark::kAverageGradientsAcrossTpDomain:
+      return "average_gradients_across_tp_domain";
+    case Mark::kTensorModelParallel:
+      return "tensor_model_parallel";
+  }
+  return "";
 }
 
 std::string_view Name(Outcome outcome) { return kOutcomes[static_cast<size_t>(outcome)]; }

@@ -21,7 +21,11 @@ struct Location {
   int column = 0;
 };
 
-enum class Mark : uint8_t { kSequenceParallel, kAverageGradientsAcrossTpDomain };
+enum class Mark : uint8_t {
+  kSequenceParallel,
+  kAverageGradientsAcrossTpDomain,
+  kTensorModelParallel,
+};
 std::string_view Name(Mark mark);  // "sequence_parallel", ...
 enum class When : uint8_t { kAtBuild, kDuringCall, kAfterBackward };
 enum class Direction : uint8_t { kForward, kBackward };
@@ -138,13 +142,18 @@ struct DataConfig {
   struct Span {
     double from = 0, to = 1;
   };
-  std::vector<Span> loss_on;  // fractions of the sequence that count; empty: all
+  std::vector<int64_t> packed;  // lengths of the sequences that are packed into one; empty: one
+  std::vector<Span> loss_on;    // fractions of the sequence that count; empty: all
   Fill fill = Fill::kNormal;
   std::string from_file;
 };
 
+enum class NormType : uint8_t { kL2, kInf };
+
 struct OptimizerConfig {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.0;
+  double clip_grad = 0;  // the greatest norm; 0: neither norm nor clipping
+  NormType norm_type = NormType::kL2;
 };
 
 struct Scenario {

@@ -108,7 +108,7 @@ TEST(ReadCommunication, ExpectationsNameFinalizerCalls) {
   const ReadResult read = ReadFault(
       fields, "expect { param: \"*\" mechanism: AVERAGED operation: \"finalizer data_*\" }\n");
   ASSERT_EQ(read.mistakes.size(), 1u);
-  EXPECT_THAT(read.mistakes[0].message, HasSubstr("operation without mechanism: UPSTREAM, LOST_"));
+  EXPECT_THAT(read.mistakes[0].message, HasSubstr("operation without mechanism: UPSTREAM, MIXED_USE, LOST_"));
 }
 
 }  // namespace

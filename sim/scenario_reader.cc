@@ -36,16 +36,23 @@ std::string Format(const Mistake& mistake) {
 
 ReadResult ReadScenario(const std::string& path, const std::string& name,
                         const Overrides& overrides) {
+  const absl::StatusOr<std::string> text = ReadFileText(path);
+  if (text.ok()) return ReadScenarioText(*text, path, name, overrides);
+  ReadResult result;
+  result.scenario.name = name;
+  result.scenario.file = path;
+  result.mistakes = {
+      {.location = {.file = path}, .message = std::string(FromAbsl(text.status().message()))}};
+  return result;
+}
+
+ReadResult ReadScenarioText(const std::string& text, const std::string& path,
+                            const std::string& name, const Overrides& overrides) {
   Mistakes mistakes;
   Reading reading = {.overrides = &overrides, .mistakes = &mistakes};
   reading.scenario.name = name;
   reading.scenario.file = path;
-  const absl::StatusOr<std::string> text = ReadFileText(path);
-  if (!text.ok()) {
-    mistakes.Add({.file = path}, std::string(FromAbsl(text.status().message())));
-    return {std::move(reading.scenario), mistakes.Sorted()};
-  }
-  const SourceText source(path, *text);
+  const SourceText source(path, text);
   if (source.CheckIsText(mistakes)) {
     const std::unique_ptr<ParsedFile> file = ParsedFile::Parse(source, mistakes);
     if (file) ReadParts(file->root(), reading);

@@ -36,6 +36,10 @@ struct Overrides {
 ReadResult ReadScenario(const std::string& path, const std::string& name,
                         const Overrides& overrides);
 
+// The same of a text that is no file's; `path` stands in its mistakes.
+ReadResult ReadScenarioText(const std::string& text, const std::string& path,
+                            const std::string& name, const Overrides& overrides);
+
 // All scenario files under the given files and directories, as (path, name), sorted; mistakes for
 // what is not there.
 struct ScenarioFile {

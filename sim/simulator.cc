@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "sim/data.h"
 #include "sim/defects/effect.h"
+#include "sim/grad_norm.h"
 #include "sim/optimizer.h"
 #include "sim/remote/remote.h"
 #include "sim/wrapped_world.h"
@@ -57,6 +58,7 @@ class RankRun {
     SUMONCE_ASSIGN_OR_RETURN(
         comms_, GroupComms::Create(*world, *mesh_,
                                    {mesh_->GroupOf(Axis::kTp), mesh_->GroupOf(Axis::kDp),
+                                    mesh_->GroupOf(Axis::kKvCopy),
                                     mesh_->GroupOf({Axis::kDp, Axis::kTp}, "tp_dp")}));
     return absl::OkStatus();
   }
@@ -71,12 +73,21 @@ class RankRun {
     }
     for (const auto& effect : effects_.all()) effect->OnBackwardDone(model_->params());
     SUMONCE_RETURN_IF_ERROR(Finalize(record));
+    SUMONCE_RETURN_IF_ERROR(Clip(record));
     optimizer_.Step(model_->params().all());
     for (Param& param : model_->params().all()) {
       ParamRecord& entry = record.params[param.name];
       entry.weight_after = param.weight;
       entry.marks = param.marks;
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status Clip(StepRecord& record) {
+    if (scenario_.optimizer.clip_grad == 0) return absl::OkStatus();
+    SUMONCE_ASSIGN_OR_RETURN(record.grad_norm, ComputeGradNorm(scenario_.optimizer, *mesh_, rank_,
+                                                               comms_, model_->params().all()));
+    ScaleGradients(record.grad_norm->clip_factor, model_->params().all());
     return absl::OkStatus();
   }
 
@@ -202,6 +213,7 @@ std::string DigestOf(const RunRecord& record) {
   for (const RankRecords& rank : record.ranks) {
     for (const StepRecord& step : rank) {
       digest.Add(std::span<const double>(&step.loss, 1));
+      if (step.grad_norm) digest.Add(std::span<const double>(&step.grad_norm->norm, 1));
       for (const auto& [name, param] : step.params) {
         digest.Add(name);
         digest.Add(param.contribution.values());
@@ -218,6 +230,11 @@ std::string DigestOf(const RunRecord& record) {
 ModelConfig EffectiveModel(const Scenario& scenario) {
   ModelConfig config = scenario.model;
   config.common.sequence_parallel = scenario.sequence_parallel && scenario.mesh.tp > 1;
+  for (DecoderLayerConfig& layer : config.layers) {
+    auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer);
+    if (attention && attention->num_query_groups < scenario.mesh.tp)
+      attention->regime = attention->kv_copies ? KvRegime::kCopies : KvRegime::kSlices;
+  }
   return config;
 }
 
@@ -262,7 +279,8 @@ SimResult SimulateHere(const Scenario& scenario, std::span<const Edit> edits, co
   const std::vector<int> recorded = RecordedSteps(scenario);
   std::unique_ptr<CallRecorder> recorder;
   if (options.now_us)
-    recorder = std::make_unique<CallRecorder>(world_size, RecorderOptions{options.now_us, options.calls_begin_us});
+    recorder = std::make_unique<CallRecorder>(
+        world_size, RecorderOptions{options.now_us, options.calls_begin_us});
   const bool own_processes = (*transport)->processes != nullptr;
   result.status =
       (*transport)

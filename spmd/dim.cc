@@ -9,8 +9,8 @@
 namespace sumonce {
 
 std::string_view Name(Dim dim) {
-  static constexpr std::string_view kNames[kNumDims] = {"s", "b", "h", "g", "k", "f", "v", "r",
-                                                        "q", "j", "d", "t", "o", "i", "p"};
+  static constexpr std::string_view kNames[kNumDims] = {"s", "b", "h", "g", "k", "f", "v", "r", "q",
+                                                        "j", "d", "t", "o", "i", "p", "l", "e"};
   return kNames[static_cast<int>(dim)];
 }
 

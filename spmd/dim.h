@@ -29,8 +29,10 @@ enum class Dim : uint8_t {
   kOut,          // o: output features of a stand-alone linear layer
   kIn,           // i: input features of a stand-alone linear layer
   kPosition,     // p: rows of a learned position embedding
+  kLatent,       // l: entries of a low-rank latent (multi-latent attention)
+  kKeyEntry,     // e: entries of a key, of a recurrent state [.., e, d]
 };
-inline constexpr int kNumDims = 15;
+inline constexpr int kNumDims = 17;
 std::string_view Name(Dim dim);  // one letter, as above
 
 using DimSet = uint32_t;

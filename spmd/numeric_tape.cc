@@ -151,8 +151,7 @@ absl::Status NumericTape::ForwardNode(int id, const Input* input) {
   Node& node = nodes_[id];
   switch (node.kind) {
     case Kind::kInput:
-      SUMONCE_CHECK(input && input->whole) << node.name << " has no numbers";
-      values_[id] = input->shards.Slice(*input->whole, mesh(), rank_);
+      values_[id] = ValueOf(*input, node.name);
       break;
     case Kind::kUse:
       SUMONCE_CHECK(!node.param->weight.empty()) << node.param->name << " has no weight";
@@ -177,6 +176,15 @@ absl::Status NumericTape::ForwardNode(int id, const Input* input) {
   }
   node.dims = values_[id].dims();
   return absl::OkStatus();
+}
+
+Tensor NumericTape::ValueOf(const Input& input, const std::string& name) const {
+  if (input.whole) return input.shards.Slice(*input.whole, mesh(), rank_);
+  SUMONCE_CHECK(input.element != nullptr) << name << " has no numbers";
+  Tensor own(input.shards.Local(mesh()));
+  const std::vector<int64_t> indices = input.shards.GlobalIndices(mesh(), rank_);
+  for (size_t i = 0; i < indices.size(); ++i) own.data()[i] = input.element(indices[i]);
+  return own;
 }
 
 absl::StatusOr<Tensor> NumericTape::Communicated(const Node& node, const MapArgs& args,

@@ -53,6 +53,7 @@ class NumericTape : public Tape {
 
  private:
   absl::Status BackwardLocal(int id);
+  Tensor ValueOf(const Input& input, const std::string& name) const;
   absl::StatusOr<Tensor> Communicated(const Node& node, const MapArgs& args, const Tensor& x,
                                       std::string_view direction);
   // Adds what the operation `from` sends back to the gradient of `operand`; refuses another shape

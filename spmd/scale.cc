@@ -84,8 +84,8 @@ std::string Scale::Describe(const Mesh& mesh) const {
     absl::StrAppend(&side, side.empty() ? "" : "*", Power(name, std::abs(exponent)));
   };
   std::array<int8_t, kMaxAtomicAxes> left = exponents_;
-  for (Axis axis :
-       {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp, Axis::kEp, Axis::kEtp, Axis::kEdp}) {
+  for (Axis axis : {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp, Axis::kEp, Axis::kEtp, Axis::kEdp,
+                    Axis::kKv, Axis::kKvCopy}) {
     const Group group = mesh.GroupOf(axis);
     const int exponent = CommonExponent(group, left);
     if (exponent == 0) continue;

@@ -20,6 +20,7 @@
 #include "spmd/map.h"
 #include "spmd/operation.h"
 #include "spmd/param.h"
+#include "spmd/sequences.h"
 
 namespace sumonce {
 
@@ -46,6 +47,16 @@ struct Input {
   std::string name;
   ShardMap shards;
   const Tensor* whole = nullptr;  // read by numeric tapes only
+  // Instead of `whole`: the element of a global index, for what is drawn by it.
+  std::function<double(int64_t)> element = {};
+};
+
+// What the layers of one forward pass share besides values.
+struct Pass {
+  SequenceStarts sequence_starts;  // of packed sequences; empty: each batch entry is one
+  Dims tokens;                     // the whole [s, b], for what is drawn by a token's global index
+  // Whether dropout of a module keeps the element of its whole input; null: it keeps all.
+  std::function<bool(const std::string& module, int64_t index)> keeps;
 };
 
 class Tape {
@@ -89,6 +100,8 @@ class Tape {
 
   // Replays in reverse from `loss` (any dims) with the cotangent 1 on every rank.
   void Backward(Value loss);
+
+  Pass pass;  // set before the first module
 
   absl::Status status() const { return status_; }
   void Fail(absl::Status status);  // keeps the first

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <string_view>
 
@@ -107,6 +109,8 @@ const std::string& Golden::Meta(const std::string& key) const {
 }
 
 std::vector<double> Golden::Read(const std::string& name) const {
+  if (const char* log = std::getenv("SUMONCE_GOLDEN_LOG"))
+    std::ofstream(log, std::ios::app) << name_ << ' ' << name << '\n';
   absl::StatusOr<std::vector<double>> values = reader_.Read(name);
   SUMONCE_CHECK(values.ok()) << values.status().message();
   return *std::move(values);
@@ -139,6 +143,14 @@ Tensor Golden::Get(const std::string& name, const Dims& dims, const Axes& axes) 
   }
   auto result = AllClose(actual, Get(name, actual.dims(), axes), tolerance);
   return result << " (" << name_ << " " << name << ")";
+}
+
+SequenceStarts Starts(const Golden& golden) {
+  const int64_t bounds = golden.Shape("in.cu_seqlens")[0];
+  const Tensor stored = golden.Get("in.cu_seqlens", {Plain(Dim::kSequence, bounds)});
+  SequenceStarts starts;
+  for (int64_t i = 0; i + 1 < bounds; ++i) starts.push_back(static_cast<int64_t>(stored.data()[i]));
+  return starts;
 }
 
 }  // namespace sumonce::testing

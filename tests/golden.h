@@ -6,6 +6,9 @@
 //   const Tensor x = golden.Get("in.x", dims, kSequenceFirst);
 //   EXPECT_TRUE(golden.Matches(y, "out.y", kSequenceFirst));
 //
+// With SUMONCE_GOLDEN_LOG set, every tensor that is read is noted there, a line "file tensor": the
+// walk over all files (tests/golden_walk_test.sh) asks which were not.
+//
 // Files hold float64 in [batch, time, ...]; operations here hold [s, b, ...]: hence the axes.
 #pragma once
 
@@ -14,6 +17,7 @@
 
 #include "base/safetensors.h"
 #include "gtest/gtest.h"
+#include "spmd/sequences.h"
 #include "spmd/tensor.h"
 
 namespace sumonce::testing {
@@ -51,5 +55,8 @@ class Golden {
   std::string name_;
   SafetensorsReader reader_;
 };
+
+// Where the packed sequences of a file begin: in.cu_seqlens without the end.
+SequenceStarts Starts(const Golden& golden);
 
 }  // namespace sumonce::testing

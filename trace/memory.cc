@@ -136,10 +136,18 @@ Value Memory::Read(const TensorRef& ref) {
   return cached.value;
 }
 
+Overlap Memory::OverlapOfEntries(std::vector<Entry>& log, int earlier, int later) {
+  std::vector<std::optional<Overlap>>& known = log[later].earlier;
+  if (known.empty()) known.resize(later);
+  if (!known[earlier])
+    known[earlier] = OverlapOf(log[earlier].place.at, log[later].place.at).overlap;
+  return *known[earlier];
+}
+
 Value Memory::ReadAt(const Place& place) {
   if (Count(place.at) == 0) return UniformValue(0.0);
   if (!Known(place.storage)) return LostValue(kUnknownOrigin, op_);
-  const std::vector<Entry>& log = logs_[place.storage];
+  std::vector<Entry>& log = logs_[place.storage];
   std::vector<int> over;  // later writes to parts of it, last first
   int base = -1;
   int64_t written = 0;
@@ -156,7 +164,7 @@ Value Memory::ReadAt(const Place& place) {
     }
     bool shadowed = false;
     for (const int later : over) {
-      const Overlap met = OverlapOf(log[i].place.at, log[later].place.at).overlap;
+      const Overlap met = OverlapOfEntries(log, i, later);
       shadowed |= met == Overlap::kInside;
       if (met == Overlap::kSome || met == Overlap::kUnknown) disjoint = false;
     }

@@ -3,6 +3,7 @@
 // thread; deterministic.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -53,7 +54,11 @@ class Memory {
     Place place;
     Value value;
     int op;
+    // How earlier entries of the log lie to this one, by their index; filled when first asked for.
+    // A loop that writes row by row and reads blocks asks for each pair many times.
+    std::vector<std::optional<Overlap>> earlier = {};
   };
+  static Overlap OverlapOfEntries(std::vector<Entry>& log, int earlier, int later);
   struct Cached {
     int version = -1;
     int twin = -1;

@@ -18,6 +18,19 @@ int64_t End(const Geometry& geometry) {
 // Of two tensors of few dimensions: no allocation where every read and write comes by.
 using DigitList = absl::InlinedVector<int64_t, 12>;
 
+// One division where both quotient and rest are wanted; of 32 bits where that does: they are what
+// comparing two tensors costs.
+struct Quotient {
+  int64_t whole = 0, rest = 0;
+};
+Quotient Divide(int64_t a, int64_t b) {
+  if (((a | b) >> 32) == 0) {
+    const auto small_a = static_cast<uint32_t>(a), small_b = static_cast<uint32_t>(b);
+    return {small_a / small_b, small_a % small_b};
+  }
+  return {a / b, a % b};
+}
+
 // The strides of both that separate elements, each once, descending, and 1: the digits of an
 // address.
 DigitList Digits(const Geometry& a, const Geometry& b) {
@@ -38,30 +51,31 @@ struct Range {
 };
 using Box = absl::InlinedVector<Range, 12>;
 
-// The tensor as a box in the digits: a range in each. Nothing: it is none.
-std::optional<Box> BoxOf(const Geometry& geometry, const DigitList& digits) {
-  Box box(digits.size());
+// The tensor as a box in the digits: a range in each; `radix`: how many of a digit make one of the
+// next higher. False: it is none.
+bool FindBox(const Geometry& geometry, const DigitList& digits, const DigitList& radix, Box& box) {
+  box.resize(digits.size());
   int64_t rest = geometry.offset;
   for (size_t q = 0; q < digits.size(); ++q) {
-    box[q].begin = rest / digits[q];
-    rest %= digits[q];
+    const Quotient quotient = Divide(rest, digits[q]);
+    box[q] = {.begin = quotient.whole};
+    rest = quotient.rest;
   }
   for (size_t d = 0; d < geometry.shape.size(); ++d) {
     if (geometry.shape[d] <= 1 || geometry.strides[d] == 0) continue;
     const size_t q = std::find(digits.begin(), digits.end(), geometry.strides[d]) - digits.begin();
-    if (box[q].count != 1) return std::nullopt;
+    if (box[q].count != 1) return false;
     box[q].count = geometry.shape[d];
   }
   // What runs over its digit's end carries on in the next higher one, if it fills its own.
   for (size_t q = digits.size(); q-- > 1;) {
-    const int64_t radix = digits[q - 1] / digits[q];
-    if (box[q].begin + box[q].count <= radix) continue;
-    if (box[q].begin != 0 || box[q].count % radix != 0) return std::nullopt;
-    if (box[q - 1].count != 1) return std::nullopt;
-    box[q - 1].count = box[q].count / radix;
-    box[q].count = radix;
+    if (box[q].begin + box[q].count <= radix[q]) continue;
+    const Quotient carried = Divide(box[q].count, radix[q]);
+    if (box[q].begin != 0 || carried.rest != 0 || box[q - 1].count != 1) return false;
+    box[q - 1].count = carried.whole;
+    box[q].count = radix[q];
   }
-  return box;
+  return true;
 }
 
 bool Dense(const Geometry& geometry) { return End(geometry) - geometry.offset == Count(geometry); }
@@ -88,17 +102,20 @@ OverlapResult OverlapOf(const Geometry& part, const Geometry& whole) {
   if (Dense(whole) && whole.offset <= part.offset && End(part) <= End(whole))
     return {Overlap::kInside, count};
   const DigitList digits = Digits(part, whole);
+  DigitList radix(digits.size());
   for (size_t q = 1; q < digits.size(); ++q) {
-    if (digits[q - 1] % digits[q] != 0) return {Overlap::kUnknown, 0};
+    const Quotient quotient = Divide(digits[q - 1], digits[q]);
+    if (quotient.rest != 0) return {Overlap::kUnknown, 0};
+    radix[q] = quotient.whole;
   }
-  const auto part_box = BoxOf(part, digits);
-  const auto whole_box = BoxOf(whole, digits);
-  if (!part_box || !whole_box) return {Overlap::kUnknown, 0};
+  Box part_box, whole_box;
+  if (!FindBox(part, digits, radix, part_box) || !FindBox(whole, digits, radix, whole_box))
+    return {Overlap::kUnknown, 0};
   int64_t shared = 1;
   bool inside = true;
   for (size_t q = 0; q < digits.size(); ++q) {
-    const Range& a = (*part_box)[q];
-    const Range& b = (*whole_box)[q];
+    const Range& a = part_box[q];
+    const Range& b = whole_box[q];
     const int64_t begin = std::max(a.begin, b.begin);
     const int64_t end = std::min(a.begin + a.count, b.begin + b.count);
     if (begin >= end) return {};

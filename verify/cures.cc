@@ -54,7 +54,12 @@ void MissingSum(const Verdict& verdict, std::vector<Candidate>& candidates) {
     candidates.push_back(
         {SetMark(verdict.param, Mark::kSequenceParallel, true, When::kAfterBackward)});
   }
+}
+
+void AddedSum(const Verdict& verdict, std::vector<Candidate>& candidates) {
+  const Axis axis = verdict.axis.value_or(Axis::kTp);
   candidates.push_back({AddRule(verdict.param, axis)});
+  if (axis == Axis::kTp) candidates.push_back({AddRule(verdict.param, Axis::kKvCopy)});
 }
 
 void DoubleSum(const Verdict& verdict, std::vector<Candidate>& candidates) {
@@ -99,14 +104,26 @@ void WrongGroup(const Verdict& verdict, std::vector<Candidate>& candidates) {
   }
 }
 
-// Another map for the communication that the localisation named.
+// "decoder.layers.*.self_attention/AllGather#0" of layer 1's.
+std::string OfAnyLayer(const std::string& operation) {
+  constexpr std::string_view kLayers = "layers.";
+  const size_t at = operation.find(kLayers);
+  if (at == std::string::npos) return operation;
+  const size_t number = at + kLayers.size();
+  return operation.substr(0, number) + "*" + operation.substr(operation.find('.', number));
+}
+
+// Another map for the communication that the localisation named, or for it and its like in every
+// layer.
 void Upstream(const Verdict& verdict, std::vector<Candidate>& candidates) {
   if (verdict.operation.empty()) return;
-  for (Direction direction : {Direction::kBackward, Direction::kForward}) {
-    for (Map map : {Map::kReduceScatter, Map::kAllGather, Map::kSum, Map::kSplit, Map::kIdentity}) {
-      candidates.push_back(
-          {{.kind = CollectiveEdit{
-                .operation = verdict.operation, .direction = direction, .map = map}}});
+  for (const std::string& operation : {verdict.operation, OfAnyLayer(verdict.operation)}) {
+    for (Direction direction : {Direction::kBackward, Direction::kForward}) {
+      for (Map map :
+           {Map::kReduceScatter, Map::kAllGather, Map::kSum, Map::kSplit, Map::kIdentity}) {
+        candidates.push_back(
+            {{.kind = CollectiveEdit{.operation = operation, .direction = direction, .map = map}}});
+      }
     }
   }
 }
@@ -124,8 +141,14 @@ std::vector<Candidate> CandidatesFor(const Verdict& verdict) {
   std::vector<Candidate> candidates;
   switch (verdict.mechanism) {
     case Mechanism::kMissingSum:
+      MissingSum(verdict, candidates);
+      AddedSum(verdict, candidates);
+      Both(verdict, candidates);
+      break;
     case Mechanism::kUnsummedShare:
       MissingSum(verdict, candidates);
+      Averaged(verdict, candidates);
+      AddedSum(verdict, candidates);
       Both(verdict, candidates);
       break;
     case Mechanism::kDoubleSum:
@@ -141,6 +164,7 @@ std::vector<Candidate> CandidatesFor(const Verdict& verdict) {
       WrongGroup(verdict, candidates);
       break;
     case Mechanism::kUpstream:
+    case Mechanism::kMixedUse:
       Upstream(verdict, candidates);
       break;
     default:
@@ -157,19 +181,69 @@ CureTrial TrialOf(const Candidate& candidate) {
   return trial;
 }
 
-bool Accepts(const Scenario& scenario, std::span<const Edit> edits, const Candidate& candidate,
-             const Verdict& verdict) {
+std::vector<Edit> With(std::span<const Edit> edits, const Candidate& candidate) {
   std::vector<Edit> all(edits.begin(), edits.end());
   all.insert(all.end(), candidate.begin(), candidate.end());
-  const ProofRun run = Prove(scenario, all);
-  const auto right = [&](const std::string& param) {
+  return all;
+}
+
+// The verdict's parameters that a proof does not call right.
+std::vector<std::string> NotRight(const ProofRun& run, const Verdict& verdict) {
+  std::vector<std::string> params = verdict.affected;
+  params.push_back(verdict.param);
+  std::vector<std::string> left;
+  for (const std::string& param : params) {
     const auto proof = run.proofs.find(param);
-    return proof != run.proofs.end() && proof->second.outcome == Outcome::kRight;
-  };
-  for (const std::string& param : verdict.affected) {
-    if (!right(param)) return false;
+    if (proof == run.proofs.end() || proof->second.outcome != Outcome::kRight)
+      left.push_back(param);
   }
-  return right(verdict.param);
+  return left;
+}
+
+bool Accepts(const Scenario& scenario, std::span<const Edit> edits, const Candidate& candidate,
+             const Verdict& verdict) {
+  return NotRight(Prove(scenario, With(edits, candidate)), verdict).empty();
+}
+
+// What the proof says, with the rules that claim the parameter.
+Verdict VerdictBehind(const Scenario& scenario, std::span<const Edit> edits, const ProofRun& run,
+                      const std::string& param) {
+  Verdict verdict;
+  verdict.param = param;
+  TakeOver(run.proofs.at(param), verdict);
+  FinalizePreset preset = *Finalizers().Find(scenario.finalizer);
+  const Effects effects(edits, kProver);
+  for (const auto& effect : effects.all()) effect->OnPreset(preset);
+  std::vector<std::string> rules;
+  for (const FinalizeStep& step : preset.steps) {
+    const FinalizeRule* rule =
+        Claiming(step, *run.model->params().Find(param), EffectiveFinalizeConfig(scenario));
+    if (rule) rules.push_back(rule->name);
+  }
+  verdict.rule = absl::StrJoin(rules, ", ");
+  return verdict;
+}
+
+// Behind what arrives wrong another fault may stand, which shows once it arrives right: the
+// candidate with the cures of those; none if one has none.
+std::optional<Candidate> WithFaultsBehind(const Scenario& scenario, std::span<const Edit> edits,
+                                          const Candidate& candidate, const Verdict& verdict) {
+  const std::vector<Edit> all = With(edits, candidate);
+  const ProofRun run = Prove(scenario, all);
+  const std::vector<std::string> behind = NotRight(run, verdict);
+  if (behind.size() * 2 > verdict.affected.size()) return std::nullopt;  // mends nothing
+  Candidate together = candidate;
+  for (const std::string& param : behind) {
+    const auto proof = run.proofs.find(param);
+    if (proof == run.proofs.end() || proof->second.outcome != Outcome::kWrong ||
+        proof->second.mechanism == Mechanism::kMixedUse)
+      return std::nullopt;
+    const std::optional<CureTrial> cure =
+        ProposeCure(scenario, all, VerdictBehind(scenario, all, run, param));
+    if (!cure) return std::nullopt;
+    together.insert(together.end(), cure->edits.begin(), cure->edits.end());
+  }
+  return together;
 }
 
 }  // namespace
@@ -181,9 +255,14 @@ std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const E
     return std::holds_alternative<CommunicationEdit>(edit.kind);
   };
   if (std::any_of(edits.begin(), edits.end(), of_transport)) return std::nullopt;
-  for (const Candidate& candidate : CandidatesFor(verdict)) {
-    if (!Accepts(scenario, edits, candidate, verdict)) continue;
-    return TrialOf(candidate);
+  const std::vector<Candidate> candidates = CandidatesFor(verdict);
+  for (const Candidate& candidate : candidates) {
+    if (Accepts(scenario, edits, candidate, verdict)) return TrialOf(candidate);
+  }
+  if (verdict.mechanism != Mechanism::kUpstream) return std::nullopt;
+  for (const Candidate& candidate : candidates) {
+    const auto together = WithFaultsBehind(scenario, edits, candidate, verdict);
+    if (together && Accepts(scenario, edits, *together, verdict)) return TrialOf(*together);
   }
   return std::nullopt;
 }
@@ -204,6 +283,13 @@ std::optional<CureTrial> ProposeRunCure(const Scenario& scenario, std::span<cons
     }
   }
   return std::nullopt;
+}
+
+CureTrial NormCure(std::span<const Miscounted> miscounted) {
+  Candidate candidate;
+  for (const Miscounted& one : miscounted)
+    candidate.push_back(SetMark(one.param, Mark::kTensorModelParallel, !one.replicated));
+  return TrialOf(candidate);
 }
 
 }  // namespace sumonce

@@ -248,7 +248,7 @@ class ParamDiagnosis {
   Verdict ContributionWrong() {
     if (CheckAccumulation()) return verdict_;
     if (CheckLocal()) return verdict_;
-    if (CheckUses()) return verdict_;
+    if (CheckUses() || CheckRows()) return verdict_;
     verdict_.evidence.push_back(absl::StrFormat(
         "the contributions are no terms, copies or slices of the reference's gradient (largest "
         "entry %.3g, allowed %.3g)",
@@ -356,6 +356,51 @@ class ParamDiagnosis {
     verdict_.axis = Axis::kTp;
     verdict_.evidence.push_back(absl::StrCat("its uses are sound one by one, in different states: ",
                                              absl::StrJoin(states, "; ")));
+    Wrong(Mechanism::kMixedUse);
+    return true;
+  }
+
+  Tensor Row(const Tensor& tensor, int64_t row) const {
+    Dims dims = tensor.dims();
+    dims[0] = Plain(dims[0].dim, 1);
+    const double* begin = tensor.data() + row * Count(dims);
+    return Tensor(dims, std::vector<double>(begin, begin + Count(dims)));
+  }
+
+  // Every row of a replicated weight sound by itself, but in different states: its output is used
+  // by ways of different classes, as a shared projection's is.
+  bool CheckRows() {
+    const Dims& dims = param_.shards.whole();
+    if (!param_.shards.cuts().empty() || dims.size() < 2 || !dims[0].plain()) return false;
+    struct RowRun {
+      int64_t first, last;
+      State state;
+    };
+    std::vector<RowRun> runs;
+    for (int64_t row = 0; row < dims[0].extent(); ++row) {
+      std::vector<Tensor> ranks;
+      for (const Tensor& contribution : contributions_) ranks.push_back(Row(contribution, row));
+      Dims one = dims;
+      one[0] = Plain(dims[0].dim, 1);
+      const RecoveredState recovered =
+          RecoverState(ShardMap(one, {}), *inputs_.mesh, ranks, Row(reference_->contribution, row),
+                       inputs_.tolerance);
+      if (!recovered.found) return false;
+      if (!runs.empty() && runs.back().state.axes == recovered.state.axes) {
+        runs.back().last = row;
+      } else {
+        runs.push_back({row, row, recovered.state});
+      }
+    }
+    if (runs.size() < 2) return false;
+    verdict_.axis = Axis::kTp;
+    std::vector<std::string> texts;
+    for (const RowRun& run : runs) {
+      texts.push_back(absl::StrCat("rows ", run.first, " to ", run.last, " ",
+                                   Describe(run.state, *inputs_.mesh)));
+    }
+    verdict_.evidence.push_back(absl::StrCat("its rows are sound one by one, in different states: ",
+                                             absl::StrJoin(texts, "; ")));
     Wrong(Mechanism::kMixedUse);
     return true;
   }

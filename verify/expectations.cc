@@ -48,6 +48,7 @@ class Matcher {
       Check("", *run_.run_verdict, "the run");
     } else {
       for (const auto& [param, verdict] : run_.verdicts) Check(param, verdict, param);
+      if (run_.norm_verdict) Check("", *run_.norm_verdict, "the gradient norm");
     }
     for (const Expectation& expectation : expectations_) {
       if (!seen_.contains(&expectation))

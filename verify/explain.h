@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "verify/prove.h"
 
 namespace sumonce {
@@ -12,5 +13,11 @@ namespace sumonce {
 // "used at decoder.layers.3.self_attention.linear_proj.lora_B/Linear#0, whose operand ... cut along
 // s: class partial over tp".
 std::vector<std::string> ExplainClass(const ProofRun& proof, const std::string& param);
+
+// How the state of one parameter's gradient came about: for each use the operations from the loss
+// down to it at which the state of the cotangent changes, then the finalizer's steps that change
+// it. NotFound names the nearest trained parameter.
+absl::StatusOr<std::vector<std::string>> ExplainChain(const ProofRun& proof,
+                                                      const std::string& param);
 
 }  // namespace sumonce

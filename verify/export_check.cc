@@ -121,7 +121,9 @@ ExportCheck CheckExported(const Scenario& scenario, const RunRecord& record, con
   Model model(EffectiveModel(scenario));
   for (const Param& param : model.params().all()) {
     if (!param.requires_grad || param.shards.CutBy(Axis::kTp)) continue;
-    if (!param.name.ends_with(".lora_A") && !param.name.ends_with(".lora_B")) continue;
+    if (!param.name.ends_with(".lora_A") && !param.name.ends_with(".lora_B") &&
+        !param.name.ends_with(".lora_B_bias"))
+      continue;
     const std::string evidence = ReplicaEvidence(param, mesh, record);
     if (!evidence.empty()) check.differs[param.name] = evidence;
   }

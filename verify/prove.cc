@@ -39,12 +39,69 @@ std::vector<std::string> Conditions(const Scenario& scenario, const ParamStore& 
     }
   }
   if (scenario.sequence_parallel) conditions.push_back("tp divides s");
+  if (scenario.mesh.kv > 0) conditions.push_back("tp is a multiple of the key-value groups");
   if (scenario.loss == LossMode::kMeanOfCells) {
     conditions.push_back(
         "mean of cells: equals the global token mean only where every cell counts equally many "
         "tokens");
   }
   return conditions;
+}
+
+// The value at which a complete and a partial gradient met: an operand of the operation that sent
+// the second. -1: none.
+int MetAt(const AbstractTape& tape, const Fault& fault) {
+  if (fault.operation < 0 || fault.reason != kMixedUse) return -1;
+  const std::vector<int>& operands = tape.nodes()[fault.operation].operands;
+  const auto met = std::find_if(operands.begin(), operands.end(), [&](int operand) {
+    return tape.has_grad(operand) && tape.grad(operand).lost == fault;
+  });
+  return met == operands.end() ? -1 : *met;
+}
+
+bool IsPartial(const State& state) {
+  return !state.lost &&
+         std::any_of(state.axes.begin(), state.axes.end(),
+                     [](const AxisState& axis) { return axis.layout == Layout::kPartial; });
+}
+
+// The reader of a value that sends it a partial gradient; -1: none.
+int PartialReader(const AbstractTape& tape, int value) {
+  const auto begin = tape.edges().begin(), end = tape.edges().end();
+  const auto edge = std::find_if(begin, end, [&](const auto& entry) {
+    return entry.first.second == value && IsPartial(entry.second);
+  });
+  return edge == end ? -1 : edge->first.first;
+}
+
+// The communication that a partial gradient has passed last before it met a complete one: where a
+// sum is missing. "": none on its way.
+std::string UnsummedAt(const AbstractTape& tape, int met) {
+  for (int reader = PartialReader(tape, met); reader >= 0; reader = PartialReader(tape, reader)) {
+    if (tape.nodes()[reader].kind == Tape::Kind::kCollective) return tape.OperationName(reader);
+  }
+  return "";
+}
+
+// Whether every reader of the value takes some of its entries along `dim` and no more.
+bool TakenApart(const AbstractTape& tape, int value, Dim dim) {
+  const auto& nodes = tape.nodes();
+  return std::all_of(nodes.begin(), nodes.end(), [&](const Tape::Node& reader) {
+    const std::vector<int>& operands = reader.operands;
+    if (std::find(operands.begin(), operands.end(), value) == operands.end()) return true;
+    return reader.kind == Tape::Kind::kLocal && operands.size() == 1 &&
+           reader.declaration.linear == Linear(0) && reader.declaration.mixes == SetOf(dim);
+  });
+}
+
+// Whether the value is what a local operation makes of the parameter's rows, and is taken apart
+// along them: then some rows of the gradient are complete and others partial.
+bool MadeOfRows(const AbstractTape& tape, int value, const Param& param) {
+  if (value < 0 || tape.nodes()[value].kind != Tape::Kind::kLocal) return false;
+  const std::vector<int>& operands = tape.nodes()[value].operands;
+  const bool made = std::any_of(operands.begin(), operands.end(),
+                                [&](int operand) { return tape.nodes()[operand].param == &param; });
+  return made && TakenApart(tape, value, param.shards.whole()[0].dim);
 }
 
 Proof ProofOf(const Param& param, const State& before, const State& after, const ProofRun& run) {
@@ -56,10 +113,13 @@ Proof ProofOf(const Param& param, const State& before, const State& after, const
   if (fault) {
     proof.reason = fault.reason;
     proof.operation = run.tape->OperationName(fault.operation);
-    // Two uses of the parameter itself that no action can both serve: known to be wrong. Elsewhere
-    // nothing is claimed.
+    const int met = MetAt(*run.tape, fault);
+    if (const std::string unsummed = UnsummedAt(*run.tape, met); !unsummed.empty())
+      proof.operation = unsummed;
+    // Two uses of the parameter itself, or of its rows, that no action can both serve: known to be
+    // wrong. Elsewhere nothing is claimed.
     const bool own = fault.operation >= 0 && run.tape->nodes()[fault.operation].param == &param;
-    const bool mixed = own && fault.reason == kMixedUse;
+    const bool mixed = fault.reason == kMixedUse && (own || MadeOfRows(*run.tape, met, param));
     proof.outcome = mixed ? Outcome::kWrong : Outcome::kNoStatement;
     if (mixed) {
       proof.mechanism = Mechanism::kMixedUse;
@@ -128,13 +188,22 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
   BatchInputs inputs;
   inputs.sequence = scenario.data.sequence;
   inputs.batch = scenario.data.micro_batch * scenario.mesh.dp;
-  run.tape->Backward(run.model->Forward(*run.tape, inputs, run.sound_scale));
+  inputs.sequence_starts = StartsOf(scenario.data);
+  // The mask is a constant of whatever values, laid out like what it multiplies.
+  if (config.common.lora.dropout > 0)
+    inputs.keeps = [](const std::string&, int64_t) { return true; };
+  const Value loss = run.model->Forward(*run.tape, inputs, run.sound_scale);
+  run.tape->Backward(loss);
+  run.loss = loss.id;
   for (const auto& effect : effects.all()) effect->OnBackwardDone(run.model->params());
   for (const auto& effect : effects.all()) {
     if (run.refused.empty()) run.refused = effect->Unprovable();
   }
   if (!run.tape->status().ok()) run.refused = std::string(run.tape->status().message());
   run.conditions = Conditions(scenario, run.model->params());
+
+  if (scenario.optimizer.clip_grad > 0)
+    run.norm_miscounts = MiscountedByMarks(run.model->params(), scenario.optimizer.norm_type);
 
   FinalizePreset preset = *Finalizers().Find(scenario.finalizer);
   for (const auto& effect : effects.all()) effect->OnPreset(preset);
@@ -169,6 +238,7 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
         for (const auto& effect : effects.all())
           effect->OnFinalizeCall(call, *run.mesh, param, state);
       }
+      run.finalized[param.name].emplace_back(preset.steps[i].name, state);
     }
     run.after[param.name] = state;
     run.proofs[param.name] = ProofOf(param, run.before[param.name], state, run);

@@ -45,6 +45,7 @@ class Runner {
                                      scenario_.data.fill == Fill::kExact);
     JudgeSteps();
     NameUpstream();
+    NameMixedUse();
     ProofDecides();
     return std::move(run_);
   }
@@ -78,6 +79,7 @@ class Runner {
     Digest digest;
     for (const RankRecords& rank : run_.record.ranks) {
       for (const StepRecord& step : rank) {
+        if (step.grad_norm) digest.Add(std::span<const double>(&step.grad_norm->norm, 1));
         for (const auto& [name, param] : step.params) digest.Add(param.finalized().values());
       }
     }
@@ -131,6 +133,24 @@ class Runner {
           (earlier->second.outcome == Outcome::kRight && verdict.outcome == Outcome::kWrong);
       if (replaces) run_.numbers[param.name] = std::move(verdict);
     }
+    if (index == 0 && scenario_.optimizer.clip_grad > 0) JudgeNorm(compared);
+  }
+
+  // Marks and layouts do not change from step to step: the first one says it all.
+  void JudgeNorm(const ComparedStep& compared) {
+    const OptimizerConfig& optimizer = scenario_.optimizer;
+    const NormCheck check = CheckGradNorm(mesh_, optimizer, model_.params(), compared.ranks,
+                                          *compared.reference, run_.tolerance);
+    std::vector<std::string> right;
+    for (const auto& [name, verdict] : run_.numbers) {
+      if (verdict.outcome == Outcome::kRight) right.push_back(name);
+    }
+    run_.norm_table = NormTable(check, mesh_, optimizer, model_.params(), compared.ranks,
+                                *compared.reference, right);
+    if (mesh_.size(mesh_.GroupOf(Axis::kTp)) == 1) return;
+    run_.norm_verdict = NormVerdict(check, run_.proof.norm_miscounts);
+    for (std::string& sentence : NormDisagreements(check, run_.proof.norm_miscounts))
+      run_.disagreements.push_back(std::move(sentence));
   }
 
   // Replicas that differ after the last step's update.
@@ -161,6 +181,37 @@ class Runner {
     }
   }
 
+  // No operation goes wrong against the program as it stands: then the program does, where the
+  // proof loses the state.
+  void NameByProof(const std::vector<Verdict*>& verdicts) const {
+    std::map<std::string, std::vector<Verdict*>> lost;  // by operation
+    for (Verdict* verdict : verdicts) {
+      const Proof& proof = run_.proof.proofs.at(verdict->param);
+      if (verdict->operation.empty() && !proof.operation.empty())
+        lost[proof.operation].push_back(verdict);
+    }
+    for (const auto& [operation, together] : lost) {
+      for (Verdict* verdict : together) {
+        verdict->operation = operation;
+        verdict->evidence.push_back(absl::StrCat("the program itself loses terms at ", operation,
+                                                 ": ",
+                                                 run_.proof.proofs.at(verdict->param).reason));
+        for (const Verdict* other : together) {
+          if (other != verdict) verdict->affected.push_back(other->param);
+        }
+      }
+    }
+  }
+
+  // Of a use that no action serves: the communication that could.
+  void NameMixedUse() {
+    for (auto& [name, verdict] : run_.numbers) {
+      const Proof& proof = run_.proof.proofs.at(name);
+      if (verdict.mechanism == Mechanism::kMixedUse && proof.mechanism == Mechanism::kMixedUse)
+        verdict.operation = proof.operation;
+    }
+  }
+
   // Gradients that arrive wrong: the step in which they first do is run once more for each of its
   // microbatches, with every operation kept, until one names the first operation that went wrong.
   void NameUpstream() {
@@ -177,6 +228,7 @@ class Runner {
         for (Verdict* verdict : verdicts) NameCulprit(*culprit, microbatch, verdicts, *verdict);
         break;
       }
+      NameByProof(verdicts);
       for (Verdict* verdict : verdicts) {
         if (!verdict->operation.empty() || !options_.remote) continue;
         verdict->evidence.push_back(absl::StrCat("ranks in one process (", SimOptions().transport,

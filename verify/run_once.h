@@ -19,13 +19,15 @@ struct RunOnce {
   std::optional<Verdict> run_verdict;  // what that means
   std::map<std::string, Verdict>
       verdicts;  // per trained parameter: the first step in which it is not right
+  std::optional<Verdict> norm_verdict;  // of the gradient norm, where it counts copies wrongly
+  std::optional<RankTable> norm_table;  // where gradients are clipped
   std::map<std::string, Verdict>
       numbers;  // as the numbers alone say it, before the proof decides what they cannot see
   ProofRun proof;
   std::vector<std::string> disagreements;  // numbers against proof: our own fault
   std::string digest;
-  std::string gradient_digest;  // of the first recorded step's gradients: two runs that differ must
-                                // differ here
+  std::string gradient_digest;  // of the recorded steps' gradients and their norms: two runs that
+                                // differ must differ here
   RunRecord record;
   std::vector<RankCalls> calls;  // SimOptions::now_us: of the run itself, not of its repetitions
   Weights start;                 // the unsharded weights that it started from

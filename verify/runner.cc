@@ -114,6 +114,7 @@ class ScenarioRun {
     }
     CheckTrajectory(run, result);
     result.tables = RankTables(scenario_, run.record);
+    if (run.norm_table) result.tables.push_back(*run.norm_table);
     result.elapsed_us = MicrosecondsSince(start);
     return result;
   }
@@ -153,6 +154,12 @@ class ScenarioRun {
       finding.expectation = expectation(param);
       result.findings.push_back(std::move(finding));
     }
+    if (run.norm_verdict) {
+      Finding finding{
+          .verdict = *run.norm_verdict, .proof = {}, .cure = NormCure(run.proof.norm_miscounts)};
+      finding.expectation = expectation("");
+      result.findings.push_back(std::move(finding));
+    }
   }
 
   // All proposed cures together, once: each finding's parameter must then be right.
@@ -178,6 +185,14 @@ class ScenarioRun {
   void Report(const RunOnce& cured, Finding& finding) const {
     CureTrial& trial = *finding.cure;
     trial.tried = true;
+    if (finding.verdict.mechanism == Mechanism::kNormMiscount) {
+      trial.right_in_numbers = cured.run_status.ok() && !cured.norm_verdict;
+      trial.right_in_proof = cured.proof.norm_miscounts.empty();
+      trial.result = trial.right_in_numbers && trial.right_in_proof
+                         ? "right, in numbers and for every tp"
+                         : "not right: a parameter still does not count once";
+      return;
+    }
     std::vector<std::string> params = finding.verdict.affected;
     if (!finding.verdict.param.empty()) params.push_back(finding.verdict.param);
     if (params.empty()) {
@@ -299,16 +314,37 @@ class ProofJudge {
     const ProofRun run = Prove(scenario_, edits);
     result.conditions = run.conditions;
     for (const auto& [param, proof] : run.proofs) Add(run, proof, result);
+    AddNorm(run, result);
     result.elapsed_us = MicrosecondsSince(start);
     return result;
   }
 
  private:
+  void AddNorm(const ProofRun& run, ScenarioResult& result) {
+    const auto expected = std::find_if(
+        expectations_.begin(), expectations_.end(), [](const Expectation& expectation) {
+          return expectation.param.empty() && expectation.mechanism == Mechanism::kNormMiscount;
+        });
+    const std::optional<Verdict> verdict = NormVerdict(NormCheck(), run.norm_miscounts);
+    if (!verdict && expected != expectations_.end())
+      Fail(result, absl::StrCat("expected ", Describe(*expected),
+                                ", proved that every parameter counts once"));
+    if (!verdict) return;
+    Finding finding{.verdict = *verdict, .proof = {}, .cure = {}};
+    if (expected == expectations_.end()) {
+      Fail(result, absl::StrCat("the gradient norm: not proved right: ", Describe(*verdict)));
+    } else {
+      finding.expectation = &*expected;
+    }
+    result.findings.push_back(std::move(finding));
+  }
+
   void Add(const ProofRun& run, const Proof& proof, ScenarioResult& result) {
     Finding finding{.verdict = VerdictOf(run, proof), .proof = proof, .cure = {}};
     bool expected = false;
     for (const Expectation& expectation : expectations_) {
       // Of the run itself: it does not end, and nothing is proved.
+      if (expectation.param.empty() && expectation.mechanism == Mechanism::kNormMiscount) continue;
       const bool names = expectation.param.empty()
                              ? !run.refused.empty() || proof.outcome == Outcome::kNoStatement
                              : GlobMatches(expectation.param, proof.param);

@@ -104,6 +104,13 @@ struct RankTable {
   std::vector<Row> rows;
 };
 
+// A table of words.
+struct TextTable {
+  std::string title;
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+
 enum class RunOutcome : uint8_t { kPass, kFail, kSkip };
 
 // One scenario, judged: the run and, for a broken one, its cured twin is another result
@@ -118,6 +125,7 @@ struct ScenarioResult {
   std::vector<std::string> notes;       // defects declared, conditions
   std::vector<std::string> conditions;  // under which the proof holds
   std::vector<RankTable> tables;
+  std::vector<TextTable> text_tables;
   int params_right = 0;
   int params_wrong = 0;            // of an audit
   std::vector<Verdict> undecided;  // NO_STATEMENT that counts neither way: see Verdict::possible
@@ -126,6 +134,8 @@ struct ScenarioResult {
   std::string digest;
   double elapsed_us = 0;
   MeshSizes mesh;
+  std::string about;  // what has no mesh says this in its place: "16 modules in 4 layers, r 8"
+  std::vector<std::string> statements;  // what can and cannot be concluded: always printed
   std::string reproduce;
   // RunnerOptions::record_calls: what the ranks called, by world rank. Null: not recorded.
   std::shared_ptr<const std::vector<RankCalls>> calls;

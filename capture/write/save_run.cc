@@ -136,6 +136,15 @@ class RunSaver {
 }  // namespace
 
 absl::Status SaveRun(const SavedRun& run, const std::string& dir, bool overwrite) {
+  const Mesh mesh = *Mesh::Create(run.scenario->mesh);
+  Model model(EffectiveModel(*run.scenario));
+  for (const Param& param : model.params().all()) {
+    if (param.shards.CutBy(Axis::kKv) && mesh.size(Axis::kKv) < mesh.size(Axis::kTp))
+      return absl::UnimplementedError(
+          absl::StrCat(param.name, ": ", mesh.size(Axis::kTp) / mesh.size(Axis::kKv),
+                       " ranks of tp hold the same slice, which the layout of a capture (version "
+                       "1) cannot say; expected key-value groups that tp divides"));
+  }
   return RunSaver(run, dir, overwrite).Save();
 }
 

@@ -12,6 +12,13 @@
 
 namespace sumonce {
 
+// How tp cuts the key-value groups. kCut: whole groups on each rank. With fewer groups than ranks,
+// ranks share one: kSlices: linear_qkv's rows are cut anywhere, its output is gathered and each
+// rank takes its group and its queries (Megatron-Core's attention.py). kCopies: linear_q's rows are
+// cut by heads, and linear_kv is held as a copy by the ranks that share a group; its gradient is a
+// term on each of them, and no finalizer of Megatron sums over just these.
+enum class KvRegime : uint8_t { kCut, kSlices, kCopies };
+
 struct SelfAttentionConfig {
   int64_t hidden = 16;
   int64_t num_query_groups = 2;  // key-value heads
@@ -21,11 +28,13 @@ struct SelfAttentionConfig {
   bool qk_layernorm = true;
   bool output_gate = false;
   bool bias = false;       // of linear_qkv and linear_proj
-  bool layer_norm = true;  // RMSNorm fused in front of linear_qkv
+  bool layer_norm = true;  // RMSNorm fused in front of linear_qkv; kCopies: input_layernorm instead
+  KvRegime regime = KvRegime::kCut;
+  bool kv_copies = false;  // which of the two regimes fewer groups than tp ranks would be run in
 };
 
-// Modules linear_qkv (column: per group [q heads | gate heads | k | v]), q_layernorm, k_layernorm,
-// linear_proj (row).
+// Modules linear_qkv (column: per group [q heads | gate heads | k | v]; kCopies: linear_q and
+// linear_kv), q_layernorm, k_layernorm, linear_proj (row).
 class SelfAttention {
  public:
   SelfAttention(const Builder& builder, const SelfAttentionConfig& config);
@@ -33,12 +42,18 @@ class SelfAttention {
   void CollectModules(std::vector<ToggleableModule>& modules);
 
  private:
-  Value Heads(Tape& tape, Value qkv, int part, bool query);  // [s, b, g, (q,) d]
+  // The rank's own: q and gate [s, b, g, q, d], k and v [s, b, g, d].
+  struct Projected {
+    Value q, gate, k, v;
+  };
+  Projected Project(Tape& tape, Value x);
+  Projected ProjectApart(Tape& tape, Value x);
+  Value Heads(Tape& tape, Value fused, int part, bool query);  // [s, b, g, (q,) d]
   Value Rotated(Tape& tape, Value x, std::unique_ptr<RmsNormLayer>& norm);
 
   std::string name_;
   SelfAttentionConfig config_;
-  ColumnParallelLinear linear_qkv_;
+  std::unique_ptr<ColumnParallelLinear> linear_qkv_, linear_q_, linear_kv_;
   RowParallelLinear linear_proj_;
   std::unique_ptr<RmsNormLayer> q_layernorm_;
   std::unique_ptr<RmsNormLayer> k_layernorm_;

@@ -31,6 +31,7 @@ void ExpectGolden(const std::string& file, SelfAttentionConfig config, NormKind 
   LayerCase setup = WithConfig(config, Activation(golden, "in.x", Dim::kHidden),
                                Activation(golden, "up.out.y", Dim::kHidden));
   setup.config.norm = norm;
+  if (golden.Has("in.cu_seqlens")) setup.pass.sequence_starts = Starts(golden);
   const Correspondence names = AttentionNames(config, "self_attention.", "param.");
   setup.weights = LoadWeights(golden, names);
   ExpectMatchesGolden(golden, names, RunLayer(setup, {.tp = tp}));
@@ -43,6 +44,9 @@ TEST(SelfAttention, MatchesGolden) {
   for (const int tp : {1, 2}) {
     ExpectGolden("attention_plain", plain, NormKind::kPlain, tp);
     ExpectGolden("attention_gated", gated, NormKind::kZeroCentered, tp);
+    ExpectGolden("attention_gated_packed",
+                 {.head_dim = 8, .rope = {.rotary_dim = 4}, .output_gate = true},
+                 NormKind::kZeroCentered, tp);
   }
 }
 
@@ -70,6 +74,60 @@ TEST(SelfAttention, ShardsReproduceTheUnsharded) {
   const Outcome two = RunLayer(RandomAttention(true), {.tp = 2}, true);
   EXPECT_EQ(two.StateText(at + "q_layernorm.weight"), "tp: P(g)");
   EXPECT_EQ(two.ranks[0].marks.at(at + "q_layernorm.weight"), Marks());
+}
+
+// Of a column target each sub-projection's lora_A is partial like the one of the whole would be.
+TEST(SelfAttention, AdaptersOfSubProjectionsReproduceTheUnsharded) {
+  LayerCase setup = RandomAttention(true);
+  setup.config.lora.per_sub_projection = true;
+  const std::string at = "self_attention.";
+  ExpectReproducesUnsharded(setup, /*sequence_parallel=*/true,
+                            {at + "?_layernorm.weight", at + "linear_qkv.layer_norm_weight",
+                             at + "linear_qkv.?_proj.lora_A", at + "linear_proj.lora_B"});
+  ExpectReproducesUnsharded(setup, /*sequence_parallel=*/false, {at + "?_layernorm.weight"});
+  const Outcome two = RunLayer(setup, {.tp = 2}, true);
+  for (const char* sub : {"q_proj", "k_proj", "v_proj"})
+    EXPECT_EQ(two.StateText(at + "linear_qkv." + sub + ".lora_B"), "tp: S(g)");
+}
+
+// Two groups on four and eight ranks: tp is then an axis of groups and one of copies.
+void ExpectRegime(KvRegime regime, bool gate, bool sequence_parallel,
+                  const std::vector<std::string>& partial) {
+  const Dims dims = {Plain(Dim::kSequence, 8), Plain(Dim::kBatch, 2), Plain(Dim::kHidden, 6)};
+  const SelfAttentionConfig config = {.hidden = 6,
+                                      .num_query_groups = 2,
+                                      .heads_per_group = 4,
+                                      .head_dim = 4,
+                                      .output_gate = gate,
+                                      .layer_norm = false,
+                                      .regime = regime};
+  LayerCase setup = WithConfig(config, Random("x", dims), Random("up", dims));
+  setup.config.lora = {.enabled = true, .r = 2, .targets = {"linear_*"}};
+  setup.config.train_base = true;
+  Weights weights = {{"x", setup.x}};
+  for (const int tp : {4, 8}) {
+    ExpectReproducesUnsharded(LayerProgram(setup), weights, {.tp = tp, .kv = 2}, sequence_parallel,
+                              partial);
+  }
+}
+
+TEST(SelfAttention, FewerGroupsThanRanksReproduceTheUnsharded) {
+  const std::string at = "self_attention.";
+  const std::vector<std::string> norms = {at + "?_layernorm.weight"};
+  const std::vector<std::string> own_tokens = {at + "?_layernorm.weight", at + "linear_qkv.lora_A",
+                                               at + "linear_q.lora_A", at + "linear_kv.lora_A",
+                                               at + "linear_proj.lora_B"};
+  // A copy of keys and values has its own queries' terms.
+  const std::vector<std::string> copies = {at + "linear_kv.weight", at + "linear_kv.lora_B"};
+  for (const bool gate : {false, true}) {
+    ExpectRegime(KvRegime::kSlices, gate, /*sequence_parallel=*/false, norms);
+    ExpectRegime(KvRegime::kSlices, gate, /*sequence_parallel=*/true, own_tokens);
+    std::vector<std::string> off = norms, on = own_tokens;
+    off.insert(off.end(), copies.begin(), copies.end());
+    on.insert(on.end(), copies.begin(), copies.end());
+    ExpectRegime(KvRegime::kCopies, gate, /*sequence_parallel=*/false, off);
+    ExpectRegime(KvRegime::kCopies, gate, /*sequence_parallel=*/true, on);
+  }
 }
 
 TEST(SelfAttention, RefusesAnotherWidth) {

@@ -7,13 +7,14 @@
 namespace sumonce {
 namespace {
 
-// [s, b, p]: token t of every sequence is at position t.
+// [s, b, p]: every token at its position in its sequence.
 Tensor PositionsOneHot(const BatchInputs& inputs, const DimExtent& rows) {
+  const std::vector<int64_t> begins = BeginOfEach(inputs.sequence_starts, inputs.sequence);
   Tensor positions(
       {Plain(Dim::kSequence, inputs.sequence), Plain(Dim::kBatch, inputs.batch), rows});
   for (int64_t t = 0; t < inputs.sequence; ++t) {
     for (int64_t b = 0; b < inputs.batch; ++b)
-      positions.data()[(t * inputs.batch + b) * rows.extent() + t] = 1;
+      positions.data()[(t * inputs.batch + b) * rows.extent() + t - begins[t]] = 1;
   }
   return positions;
 }
@@ -25,7 +26,9 @@ Model::Model(const ModelConfig& config) : config_(config) {
   const Builder decoder = root.Child("decoder");
   const Builder embedding = root.Child("embedding");
   const VocabConfig vocab = {
-      .vocab = config.vocab, .hidden = config.hidden, .whole_output = config.max_positions > 0};
+      .vocab = config.vocab,
+      .hidden = config.hidden,
+      .output = config.max_positions > 0 ? EmbeddingOutput::kWhole : config.embedding_output};
   embedding_.emplace(embedding.Child("word_embeddings"), vocab);
   if (config.max_positions > 0) {
     position_embedding_.emplace(embedding.Child("position_embeddings"), config.max_positions,
@@ -46,6 +49,9 @@ Value Model::Forward(Tape& tape, const BatchInputs& inputs, const Scale& loss_sc
 }
 
 Value Model::Hidden(Tape& tape, const BatchInputs& inputs) {
+  tape.pass = {.sequence_starts = inputs.sequence_starts,
+               .tokens = {Plain(Dim::kSequence, inputs.sequence), Plain(Dim::kBatch, inputs.batch)},
+               .keeps = inputs.keeps};
   Value x = Embedded(tape, inputs);
   Tape::Scope scope(tape, "decoder");
   for (const auto& layer : layers_) x = layer->Forward(tape, x);

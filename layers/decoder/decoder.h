@@ -4,6 +4,7 @@
 // output_layer.weight.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -27,6 +28,7 @@ struct ModelConfig {
   std::vector<DecoderLayerConfig> layers;
   Head head = Head::kCrossEntropy;
   int64_t max_positions = 0;  // rows of the learned position embedding; 0: none
+  EmbeddingOutput embedding_output = EmbeddingOutput::kReduceScattered;  // without positions
   LayerConfig common;
 };
 
@@ -37,6 +39,8 @@ struct BatchInputs {
   const Tensor* loss_weights = nullptr;     // [s, b]: mask, or mask / counted tokens
   const Tensor* probe = nullptr;            // [s, b, h]; kProbe
   int64_t sequence = 0, batch = 0;          // unsharded extents; batch over all dp ranks
+  SequenceStarts sequence_starts = {};      // of packed sequences
+  std::function<bool(const std::string& module, int64_t index)> keeps = {};  // Pass::keeps
 };
 
 // One rank's model; on the abstract tape, the prover's. Built from the same configuration

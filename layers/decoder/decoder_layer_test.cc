@@ -19,8 +19,9 @@ LayerCase WithConfig(const DecoderLayerConfig& config, const Tensor& x, const Te
 void ExpectGolden(const std::string& file, const DecoderLayerConfig& config, Correspondence names) {
   const Golden golden(file);
   names.Append(MlpNames(*config.mlp, "block.mlp.", "param.mlp."));
-  names.plain.push_back(
-      {"block.mlp.linear_fc1.layer_norm_weight", "param.post_attention_layernorm"});
+  names.plain.push_back({config.pre_mlp_layernorm ? "block.pre_mlp_layernorm.weight"
+                                                  : "block.mlp.linear_fc1.layer_norm_weight",
+                         "param.post_attention_layernorm"});
   LayerCase setup = WithConfig(config, Activation(golden, "in.x", Dim::kHidden),
                                Activation(golden, "up.out.y", Dim::kHidden));
   setup.config.lora = LoraOnAllTargets(FusedRank(golden, names));
@@ -41,16 +42,25 @@ TEST(DecoderLayer, HybridBlockMatchesGolden) {
   ExpectGolden("hybrid_block_lora", config, names);
 }
 
+// With the norms fused, and with norms of their own in front: the same numbers.
 TEST(DecoderLayer, AttentionBlockMatchesGolden) {
   const Golden golden("attention_block_lora");
-  SelfAttentionConfig attention = {.output_gate = true};
-  const Tensor cos = Matrix(golden, "in.cos"), sin = Matrix(golden, "in.sin");
-  attention.rope.cos.assign(cos.values().begin(), cos.values().end());
-  attention.rope.sin.assign(sin.values().begin(), sin.values().end());
-  Correspondence names = AttentionNames(attention, "block.self_attention.", "param.self_attn.");
-  names.plain.push_back(
-      {"block.self_attention.linear_qkv.layer_norm_weight", "param.input_layernorm"});
-  ExpectGolden("attention_block_lora", {.mixer = attention, .mlp = MlpConfig()}, names);
+  for (const bool standalone : {false, true}) {
+    SelfAttentionConfig attention = {.output_gate = true, .layer_norm = !standalone};
+    const Tensor cos = Matrix(golden, "in.cos"), sin = Matrix(golden, "in.sin");
+    attention.rope.cos.assign(cos.values().begin(), cos.values().end());
+    attention.rope.sin.assign(sin.values().begin(), sin.values().end());
+    Correspondence names = AttentionNames(attention, "block.self_attention.", "param.self_attn.");
+    names.plain.push_back({standalone ? "block.input_layernorm.weight"
+                                      : "block.self_attention.linear_qkv.layer_norm_weight",
+                           "param.input_layernorm"});
+    ExpectGolden("attention_block_lora",
+                 {.mixer = attention,
+                  .mlp = MlpConfig{.layer_norm = !standalone},
+                  .input_layernorm = standalone,
+                  .pre_mlp_layernorm = standalone},
+                 names);
+  }
 }
 
 // The decoupled norm runs on its own tokens in front of the gather: partial, and marked.

@@ -103,6 +103,10 @@ TEST(Model, TinyLanguageModelMatchesGolden) {
     ExpectGradients(golden, names, [&](const std::string& name) { return outcome.Whole(name); });
     if (sizes.dp > 1) continue;
     EXPECT_TRUE(golden.Matches(outcome.ranks[0].loss, "out.loss"));
+    std::vector<Tensor> logits;
+    for (const RankTensors& rank : outcome.ranks)
+      logits.push_back(rank.values.at("output_layer/Linear#0"));
+    EXPECT_TRUE(golden.Matches(JoinUnits(logits, Dim::kVocab), "out.logits", kSequenceFirst));
   }
 }
 

@@ -37,7 +37,7 @@ class PositionEmbeddingTest : public ::testing::Test {
     setup_.build = [this](const Builder& builder) {
       auto words = std::make_shared<VocabParallelEmbedding>(
           builder.Child("words"),
-          VocabConfig{.vocab = kVocab, .hidden = kHidden, .whole_output = true});
+          VocabConfig{.vocab = kVocab, .hidden = kHidden, .output = EmbeddingOutput::kWhole});
       auto positions =
           std::make_shared<PositionEmbedding>(builder.Child("positions"), kRows, kHidden);
       return [this, words, positions](Tape& tape, Value x) {
@@ -68,12 +68,25 @@ TEST_F(PositionEmbeddingTest, MatchesGolden) {
 
 // Not terms, as those of norms under sequence parallelism: the split's backward gathers, so every
 // rank has the gradient of all tokens.
-TEST_F(PositionEmbeddingTest, TheGradientIsCompleteOnEveryRank) {
+TEST_F(PositionEmbeddingTest, RanksMatchGoldenWithCompleteGradients) {
   const Golden two("embedding_position_tp2_sp");
+  const std::string word = "words.weight", position = "positions.weight";
+  EXPECT_TRUE(AllClose(Matrix(two, "in.tokens"), Matrix(golden_, "in.tokens")));
+  setup_.up = Activation(two, "up.full.out.y", Dim::kHidden);
+  setup_.weights = {{word, Matrix(two, "full.param.word")},
+                    {position, Matrix(two, "full.param.position")}};
   const Outcome outcome = RunLayer(setup_, {.tp = 2}, /*sequence_parallel=*/true);
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  EXPECT_TRUE(two.Matches(outcome.WholeY(), "full.out.y", kSequenceFirst));
+  EXPECT_TRUE(two.Matches(outcome.Whole(word), "grad.full.param.word"));
+  EXPECT_TRUE(two.Matches(outcome.Whole(position), "grad.full.param.position"));
+  ExpectRanksHold(two, outcome, {{word, "param.word"}}, "out.y", kSequenceFirst);
   for (int rank = 0; rank < 2; ++rank) {
-    EXPECT_TRUE(AllClose(outcome.ranks[rank].param_grads.at("positions.weight"),
-                         Matrix(two, "grad.tp" + std::to_string(rank) + ".param.position")));
+    const std::string at = "tp" + std::to_string(rank) + ".";
+    const RankTensors& own = outcome.ranks[rank];
+    EXPECT_TRUE(two.Matches(own.y, at + "out.y", kSequenceFirst));
+    EXPECT_TRUE(two.Matches(own.param_grads.at(word), "grad." + at + "param.word"));
+    EXPECT_TRUE(two.Matches(own.param_grads.at(position), "grad." + at + "param.position"));
   }
 }
 

@@ -7,23 +7,32 @@
 
 namespace sumonce {
 
+// What the embedding does with the ranks' terms under sequence parallelism.
+enum class EmbeddingOutput : uint8_t {
+  kReduceScattered,  // each rank its own tokens
+  kWhole,            // all-reduced: every rank all tokens, whatever follows
+  kScattered,        // all-reduced, then each rank keeps its own tokens
+  // All-reduced, the equal copies reduce-scattered and divided by tp (mcore-bridge's multimodal
+  // models): right forward, a tp-th of the gradient backward.
+  kDivided,
+};
+
 struct VocabConfig {
   int64_t vocab = 24;
   int64_t hidden = 16;
-  bool whole_output = false;  // [s, b, h] on every rank even with sequence parallelism
+  EmbeddingOutput output = EmbeddingOutput::kReduceScattered;
 };
 
 // weight [v, h]. A rank sums the rows of its own ids; the reduction fills in the others'.
 class VocabParallelEmbedding {
  public:
   VocabParallelEmbedding(const Builder& builder, const VocabConfig& config);
-  // one_hot: [s, b, v/tp], a constant -> [s(/tp), b, h]: reduce-scattered with sequence
-  // parallelism, unless the configuration wants it whole.
+  // one_hot: [s, b, v/tp], a constant -> [s(/tp), b, h], as the configuration wants it.
   Value Forward(Tape& tape, Value one_hot);
 
  private:
   std::string name_;
-  bool sequence_parallel_;
+  EmbeddingOutput output_;  // kWhole without sequence parallelism
   Param* weight_;
 };
 

@@ -10,13 +10,13 @@ const DimExtent kS = Plain(Dim::kSequence, 8), kB = Plain(Dim::kBatch, 2);
 const DimExtent kV = Plain(Dim::kVocab, 12), kH = Plain(Dim::kHidden, 6);
 
 // x is the one-hot matrix, here any numbers: they show the transpose too.
-LayerCase Embedding() {
+LayerCase Embedding(EmbeddingOutput output = EmbeddingOutput::kReduceScattered) {
   LayerCase setup = {.x = Random("x", {kS, kB, kV}), .up = Random("up", {kS, kB, kH})};
   setup.x_cuts = {{Dim::kVocab, Axis::kTp}};
   setup.x_over_sequence = false;
-  setup.build = [](const Builder& builder) {
+  setup.build = [output](const Builder& builder) {
     auto embedding = std::make_shared<VocabParallelEmbedding>(
-        builder.Child("embedding"), VocabConfig{.vocab = 12, .hidden = 6});
+        builder.Child("embedding"), VocabConfig{.vocab = 12, .hidden = 6, .output = output});
     return [embedding](Tape& tape, Value x) { return embedding->Forward(tape, x); };
   };
   return setup;
@@ -48,8 +48,25 @@ TEST(VocabParallelEmbedding, ReadsTheRowsOfItsIds) {
 TEST(VocabParallelEmbedding, ShardsReproduceTheUnsharded) {
   for (const bool sequence_parallel : {true, false}) {
     ExpectReproducesUnsharded(Embedding(), sequence_parallel, {});
+    ExpectReproducesUnsharded(Embedding(EmbeddingOutput::kScattered), sequence_parallel, {});
     ExpectReproducesUnsharded(Logits(), sequence_parallel, {});
   }
+}
+
+// The copies' sum divided by tp is right; its gradient is divided as well, and no action mends a
+// shard.
+TEST(VocabParallelEmbedding, DividedOutputLeavesAShareOfTheGradient) {
+  const LayerCase setup = Embedding(EmbeddingOutput::kDivided);
+  const Outcome one = RunLayer(setup), two = RunLayer(setup, {.tp = 2}, true);
+  EXPECT_TRUE(AllClose(two.WholeY(), one.WholeY()));
+  EXPECT_EQ(two.StateText("embedding.weight"), "tp: S(v), times 1/tp");
+  const Tensor whole =
+      JoinUnits(std::vector<Tensor>{two.ranks[0].param_grads.at("embedding.weight"),
+                                    two.ranks[1].param_grads.at("embedding.weight")},
+                Dim::kVocab);
+  Tensor half = one.Whole("embedding.weight").Clone();
+  ScaleInto(half, 0.5);
+  EXPECT_TRUE(AllClose(whole, half));
 }
 
 TEST(VocabParallelEmbedding, RefusesAnotherVocabulary) {

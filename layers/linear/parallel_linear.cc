@@ -1,7 +1,6 @@
 #include "layers/linear/parallel_linear.h"
 
 #include "layers/linear/regions.h"
-#include "spmd/ops/add.h"
 #include "spmd/ops/add_bias.h"
 #include "spmd/ops/linear.h"
 
@@ -14,15 +13,7 @@ Dims WeightDims(const LinearConfig& config) {
   return dims;
 }
 
-ShardMap CutOverTp(Dims dims, Dim cut) { return ShardMap(std::move(dims), {{cut, Axis::kTp}}); }
-
 Init WeightInit(const Builder& builder) { return {.scale = builder.config().init_std}; }
-
-std::unique_ptr<LoraAdapter> AdapterFor(const Builder& builder, LoraAdapter::Target target,
-                                        const LinearConfig& config) {
-  if (!builder.config().lora.Targets(builder.path())) return nullptr;
-  return std::make_unique<LoraAdapter>(builder, target, config.out, config.in, config.cut);
-}
 
 std::vector<Param*> Present(std::initializer_list<Param*> params) {
   std::vector<Param*> present;
@@ -34,65 +25,91 @@ std::vector<Param*> Present(std::initializer_list<Param*> params) {
 
 }  // namespace
 
+std::vector<ShardMap::Cut> CutsOf(const LinearConfig& config) {
+  if (!config.cuts.empty()) return config.cuts;
+  return {{config.cut, Axis::kTp}};
+}
+
 ColumnParallelLinear::ColumnParallelLinear(const Builder& builder, const LinearConfig& config)
     : name_(builder.name()),
       path_(builder.path()),
       norm_(NormOptions(builder.config(), config.in.back().dim)),
-      sequence_parallel_(builder.config().sequence_parallel) {
+      sequence_parallel_(builder.config().sequence_parallel),
+      communicates_(config.communicates) {
   if (config.layer_norm) {
     layer_norm_weight_ =
         &builder.Create("layer_norm_weight", ShardMap(config.in, {}),
                         NormInit(builder.config().norm), SequenceParallelMarks(builder.config()));
   }
-  weight_ = &builder.Create("weight", CutOverTp(WeightDims(config), config.cut),
+  weight_ = &builder.Create("weight", ShardMap(WeightDims(config), CutsOf(config)),
                             WeightInit(builder), ShardedMarks(0));
   if (config.bias) {
-    bias_ = &builder.Create("bias", CutOverTp(config.out, config.cut), {.kind = Init::Kind::kZero},
-                            ShardedMarks(0));
+    bias_ = &builder.Create("bias", ShardMap(config.out, CutsOf(config)),
+                            {.kind = Init::Kind::kZero}, ShardedMarks(0));
   }
-  lora_ = AdapterFor(builder, LoraAdapter::Target::kColumn, config);
+  adapters_ = Adapters(builder, config, LoraAdapter::Target::kColumn,
+                       SequenceParallelMarks(builder.config()));
 }
 
 Value ColumnParallelLinear::Forward(Tape& tape, Value x) {
   Tape::Scope scope(tape, name_);
   if (layer_norm_weight_) x = RmsNorm(tape, x, tape.Use(*layer_norm_weight_), norm_);
-  Value y = EnterColumnParallel(tape, x, sequence_parallel_);
+  Value y = communicates_ ? EnterColumnParallel(tape, x, sequence_parallel_) : x;
   y = Linear(tape, y, tape.Use(*weight_));
   if (bias_) y = AddBias(tape, y, tape.Use(*bias_));
   // The adapter reads the normalised activation as it lies here, not gathered
   // (return_layernorm_output).
-  return lora_ ? Add(tape, y, lora_->Forward(tape, x)) : y;
+  return adapters_.AddTo(tape, y, x);
 }
 
 void ColumnParallelLinear::CollectModules(std::vector<ToggleableModule>& modules) {
   modules.push_back({path_, &sequence_parallel_, Present({layer_norm_weight_, weight_, bias_})});
-  if (lora_) lora_->CollectModules(modules);
+  adapters_.CollectModules(modules);
+}
+
+ReplicatedLinear::ReplicatedLinear(const Builder& builder, const LinearConfig& config,
+                                   const Marks& marks)
+    : name_(builder.name()),
+      weight_(
+          &builder.Create("weight", ShardMap(WeightDims(config), {}), WeightInit(builder), marks)),
+      adapters_(builder, config, LoraAdapter::Target::kReplicated, marks) {}
+
+Value ReplicatedLinear::Forward(Tape& tape, Value x) {
+  Tape::Scope scope(tape, name_);
+  const Value y = Linear(tape, x, tape.Use(*weight_));
+  return adapters_.AddTo(tape, y, x);
+}
+
+void ReplicatedLinear::CollectModules(std::vector<ToggleableModule>& modules) {
+  adapters_.CollectModules(modules);
 }
 
 RowParallelLinear::RowParallelLinear(const Builder& builder, const LinearConfig& config)
     : name_(builder.name()),
       path_(builder.path()),
-      sequence_parallel_(builder.config().sequence_parallel) {
-  weight_ = &builder.Create("weight", CutOverTp(WeightDims(config), config.cut),
+      sequence_parallel_(builder.config().sequence_parallel),
+      communicates_(config.communicates) {
+  weight_ = &builder.Create("weight", ShardMap(WeightDims(config), CutsOf(config)),
                             WeightInit(builder), ShardedMarks(1));
   if (config.bias) {
     bias_ = &builder.Create("bias", ShardMap(config.out, {}), {.kind = Init::Kind::kZero},
                             SequenceParallelMarks(builder.config()));
   }
-  lora_ = AdapterFor(builder, LoraAdapter::Target::kRow, config);
+  adapters_ =
+      Adapters(builder, config, LoraAdapter::Target::kRow, SequenceParallelMarks(builder.config()));
 }
 
 Value RowParallelLinear::Forward(Tape& tape, Value x) {
   Tape::Scope scope(tape, name_);
   Value y = Linear(tape, x, tape.Use(*weight_));
-  y = LeaveRowParallel(tape, y, sequence_parallel_);
+  if (communicates_) y = LeaveRowParallel(tape, y, sequence_parallel_);
   if (bias_) y = AddBias(tape, y, tape.Use(*bias_));
-  return lora_ ? Add(tape, y, lora_->Forward(tape, x)) : y;
+  return adapters_.AddTo(tape, y, x);
 }
 
 void RowParallelLinear::CollectModules(std::vector<ToggleableModule>& modules) {
   modules.push_back({path_, &sequence_parallel_, Present({weight_, bias_})});
-  if (lora_) lora_->CollectModules(modules);
+  adapters_.CollectModules(modules);
 }
 
 }  // namespace sumonce

@@ -1,5 +1,6 @@
 #include "layers/lora/lora.h"
 
+#include "base/random.h"
 #include "layers/linear/parallel_linear.h"
 #include "layers/testing/fused.h"
 
@@ -53,8 +54,19 @@ struct Full {
     setup.weights = LoadWeights(golden, Names("full.param."));
     return setup;
   }
+  void ExpectWholeGradients(const Outcome& outcome) const {
+    EXPECT_TRUE(golden.Matches(outcome.Whole("x"), "grad.full.in.x", kSequenceFirst));
+    ExpectGradients(golden, Names("full.param."),
+                    [&](const std::string& name) { return outcome.Whole(name); });
+  }
   Golden golden;
 };
+
+const std::vector<std::pair<std::string, std::string>> kRankNames = {
+    {"x", "in.x"},
+    {"linear.weight", "param.weight"},
+    {"linear.lora_A", "param.lora_A"},
+    {"linear.lora_B", "param.lora_B"}};
 
 TEST(Lora, MatchesGoldenOnEitherTarget) {
   const Golden golden("lora_linear");
@@ -82,6 +94,58 @@ TEST(Lora, MatchesGoldenBesideABias) {
 }
 
 // The adapter reads the normalised activation.
+// The stored mask in place of a drawn one. A rank's mask is a slice of the whole's, whatever is
+// cut.
+TEST(Lora, MatchesGoldenWithDropout) {
+  const Golden golden("lora_linear_dropout");
+  const Tensor keep = Activation(golden, "in.keep", Dim::kIn);
+  Correspondence names = Names("param.");
+  names.plain.push_back({"linear.bias", "param.bias"});
+  for (const Dim cut : {Dim::kOut, Dim::kIn}) {
+    LinearConfig config = Config(cut);
+    config.bias = true;
+    const auto make = cut == Dim::kOut ? LoraColumn : LoraRow;
+    LayerCase setup = make(Activation(golden, "in.x", Dim::kIn),
+                           Activation(golden, "up.out.y", Dim::kOut), config);
+    setup.config.lora.dropout = 0.25;
+    setup.pass.tokens = {setup.x.dims()[0], setup.x.dims()[1]};
+    setup.pass.keeps = [keep](const std::string&, int64_t index) {
+      return keep.data()[index] == 1;
+    };
+    setup.weights = LoadWeights(golden, names);
+    for (const int tp : {1, 2}) ExpectMatchesGolden(golden, names, RunLayer(setup, {.tp = tp}));
+  }
+}
+
+// Dropout, a bias behind B, and sequence parallelism cutting both.
+TEST(Lora, DropoutAndBiasReproduceTheUnsharded) {
+  const Dims x = {Plain(Dim::kSequence, 8), Plain(Dim::kBatch, 2), Plain(Dim::kIn, 12)};
+  const Dims y = {x[0], x[1], Plain(Dim::kOut, 8)};
+  for (LayerCase setup :
+       {LoraColumn(Random("x", x), Random("up", y)), LoraRow(Random("x", x), Random("up", y))}) {
+    setup.config.lora.dropout = 0.5;
+    setup.config.lora.bias = true;
+    setup.pass.tokens = {x[0], x[1]};
+    setup.pass.keeps = [](const std::string& module, int64_t index) {
+      return RandomStream(1, module).Uniform(index) >= 0.5;
+    };
+    const bool row = !setup.x_over_sequence;
+    ExpectReproducesUnsharded(setup, /*sequence_parallel=*/true,
+                              row ? std::vector<std::string>{"linear.lora_B", "linear.lora_B_bias"}
+                                  : std::vector<std::string>{"linear.lora_A"});
+    ExpectReproducesUnsharded(setup, /*sequence_parallel=*/false, {});
+  }
+}
+
+TEST(Lora, AFrozenFactorHasNoGradient) {
+  const Dims x = {Plain(Dim::kSequence, 8), Plain(Dim::kBatch, 2), Plain(Dim::kIn, 12)};
+  LayerCase setup = LoraColumn(Random("x", x), Random("up", {x[0], x[1], Plain(Dim::kOut, 8)}));
+  setup.config.lora.freeze_A = true;
+  const Outcome two = RunLayer(setup, {.tp = 2}, true);
+  EXPECT_FALSE(two.states.contains("linear.lora_A"));
+  EXPECT_EQ(two.StateText("linear.lora_B"), "tp: S(o)");
+}
+
 TEST(Lora, MatchesGoldenBehindAFusedNorm) {
   const Golden golden("norm_linear_lora");
   LinearConfig config = Config(Dim::kOut);
@@ -99,8 +163,11 @@ TEST(Lora, MatchesGoldenBehindAFusedNorm) {
 TEST(Lora, ColumnMatchesGoldenRankPieces) {
   const Full full("lora_column_tp2");
   const Golden& golden = full.golden;
-  const Outcome two = RunLayer(full.As(LoraColumn, Dim::kOut), {.tp = 2}, false, DropCommunication);
+  const LayerCase setup = full.As(LoraColumn, Dim::kOut);
+  const Outcome two = RunLayer(setup, {.tp = 2}, false, DropCommunication);
   ASSERT_TRUE(two.status.ok()) << two.status;
+  ExpectRanksHold(golden, two, kRankNames, "out.y", kSequenceFirst);
+  full.ExpectWholeGradients(RunLayer(setup));
   for (int rank = 0; rank < 2; ++rank) {
     const std::string tp = "tp" + std::to_string(rank) + ".";
     const RankTensors& own = two.ranks[rank];
@@ -131,7 +198,8 @@ TEST(Lora, RowMatchesGoldenRankPieces) {
   const Golden& golden = full.golden;
   const Outcome two = RunLayer(full.As(LoraRow, Dim::kIn), {.tp = 2}, false);
   EXPECT_TRUE(golden.Matches(two.WholeY(), "full.out.y", kSequenceFirst));
-  EXPECT_TRUE(golden.Matches(two.Whole("linear.lora_B"), "grad.full.param.lora_B"));
+  ExpectRanksHold(golden, two, kRankNames, "out.y", kSequenceFirst);
+  full.ExpectWholeGradients(two);
   for (int rank = 0; rank < 2; ++rank) {
     const std::string tp = "tp" + std::to_string(rank) + ".";
     const RankTensors& own = two.ranks[rank];

@@ -22,18 +22,30 @@ struct MlpConfig {
   bool layer_norm = true;  // RMSNorm fused in front of linear_fc1
 };
 
-// Modules linear_fc1 (column, cut by f) and linear_fc2 (row).
+// The two linears and what is between them: linear_fc1 (column, cut by f) and linear_fc2 (row).
+class MlpLinears {
+ public:
+  // `communicates`: as LinearConfig's.
+  MlpLinears(const Builder& builder, const MlpConfig& config, bool communicates);
+  Value Forward(Tape& tape, Value x);
+  void CollectModules(std::vector<ToggleableModule>& modules);
+
+ private:
+  MlpActivation activation_;
+  ColumnParallelLinear linear_fc1_;
+  RowParallelLinear linear_fc2_;
+};
+
+// A block's MLP.
 class Mlp {
  public:
   Mlp(const Builder& builder, const MlpConfig& config);
   Value Forward(Tape& tape, Value x);  // [s(/tp), b, h] -> as x
-  void CollectModules(std::vector<ToggleableModule>& modules);
+  void CollectModules(std::vector<ToggleableModule>& modules) { linears_.CollectModules(modules); }
 
  private:
   std::string name_;
-  MlpActivation activation_;
-  ColumnParallelLinear linear_fc1_;
-  RowParallelLinear linear_fc2_;
+  MlpLinears linears_;
 };
 
 }  // namespace sumonce

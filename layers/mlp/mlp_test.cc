@@ -44,6 +44,33 @@ TEST(Mlp, MatchesGoldenWithAdaptersOnAllThreeProjections) {
   ExpectMatchesGolden(golden, names, RunLayer(setup, {.tp = 2}));
 }
 
+// Each projection's adapter by itself, as Hugging Face and PEFT have them.
+TEST(Mlp, MatchesGoldenWithAnAdapterOfEachSubProjection) {
+  const Golden golden("swiglu_mlp_lora");
+  const MlpConfig config = {.hidden = 12, .ffn = 20, .layer_norm = false};
+  LayerCase setup = WithConfig(config, Activation(golden, "in.x", Dim::kHidden),
+                               Activation(golden, "up.out.y", Dim::kHidden));
+  const int64_t r = golden.Shape("param.gate_proj.lora_A")[0];
+  setup.config.lora = Lora(r);
+  setup.config.lora.per_sub_projection = true;
+  setup.config.train_base = true;
+  setup.weights = LoadWeights(golden, MlpNames(config, "mlp.", "param."));
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const std::string factor : {"lora_A", "lora_B"}) {
+    for (const std::string sub : {"gate_proj", "up_proj"})
+      names.push_back({"mlp.linear_fc1." + sub + "." + factor, "param." + sub + "." + factor});
+    names.push_back({"mlp.linear_fc2." + factor, "param.down_proj." + factor});
+  }
+  for (const auto& [ours, theirs] : names) setup.weights[ours] = Matrix(golden, theirs);
+  for (const int tp : {1, 2}) {
+    const Outcome outcome = RunLayer(setup, {.tp = tp});
+    EXPECT_TRUE(golden.Matches(outcome.WholeY(), "out.y", kSequenceFirst));
+    EXPECT_TRUE(golden.Matches(outcome.Whole("x"), "grad.in.x", kSequenceFirst));
+    for (const auto& [ours, theirs] : names)
+      EXPECT_TRUE(golden.Matches(outcome.Whole(ours), "grad." + theirs)) << ours;
+  }
+}
+
 struct ActivationCase {
   const char* file;
   MlpActivation activation;

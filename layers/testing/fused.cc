@@ -211,6 +211,20 @@ void ExpectMatchesGolden(const Golden& golden, const Correspondence& names,
   ExpectGradients(golden, names, [&](const std::string& name) { return outcome.Whole(name); });
 }
 
+void ExpectRanksHold(const Golden& golden, const Outcome& outcome,
+                     const std::vector<std::pair<std::string, std::string>>& names,
+                     const std::string& y, const Axes& axes) {
+  for (size_t rank = 0; rank < outcome.ranks.size(); ++rank) {
+    const std::string at = "tp" + std::to_string(rank) + ".";
+    const RankTensors& own = outcome.ranks[rank];
+    for (const auto& [ours, theirs] : names) {
+      EXPECT_TRUE(golden.Matches(own.params.at(ours), at + theirs, ours == "x" ? axes : kAsStored));
+    }
+    const std::string up = "up." + at + y;
+    if (golden.Has(up)) EXPECT_TRUE(golden.Matches(own.values.at("Input(up)#0"), up, axes));
+  }
+}
+
 Tensor Activation(const Golden& golden, const std::string& name, Dim last) {
   const std::vector<int64_t>& shape = golden.Shape(name);
   return golden.Get(

@@ -56,6 +56,12 @@ void ExpectGradients(const Golden& golden, const Correspondence& names,
 // y, the gradient of x and those of all parameters of a layer, against a file of [b, t, ...].
 void ExpectMatchesGolden(const Golden& golden, const Correspondence& names, const Outcome& outcome);
 
+// What a rank starts from: its input and parameters (pairs of our name and the file's behind
+// "tp0."), and the upstream gradient of `y` where the file has it. `axes`: of activations.
+void ExpectRanksHold(const Golden& golden, const Outcome& outcome,
+                     const std::vector<std::pair<std::string, std::string>>& names,
+                     const std::string& y, const Axes& axes);
+
 // A file's [b, t, n] as [s, b, last].
 Tensor Activation(const Golden& golden, const std::string& name, Dim last);
 

@@ -1,51 +1,36 @@
 #include "layers/testing/run.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/random.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/transport.h"
 #include "spmd/collectives.h"
 #include "spmd/ops/dot.h"
+#include "spmd/whole.h"
 
 namespace sumonce::testing {
 namespace {
 
-int TpAxis(const Mesh& mesh) {
-  const Group group = mesh.GroupOf(Axis::kTp);
-  return group.atomic.empty() ? -1 : group.atomic[0];
-}
-
-// The tensor that one group's tensors denote along one axis.
-Tensor AssembleAxis(const std::vector<Tensor>& blocks, const AxisState& state) {
-  if (state.layout == Layout::kShard) return JoinUnits(blocks, state.dim);
-  Tensor whole = blocks[0].Clone();
-  for (size_t i = 1; i < blocks.size(); ++i) {
-    if (state.layout == Layout::kPartial) {
-      AddInto(whole, blocks[i]);
-    } else {
-      EXPECT_TRUE(AllClose(blocks[i], whole)) << "copy " << i << " differs";
-    }
+bool IsPartialOverTp(const State& state, const Mesh& mesh) {
+  for (const int axis : mesh.GroupOf(Axis::kTp).atomic) {
+    if (state[axis].layout == Layout::kPartial) return true;
   }
-  return whole;
+  return false;
 }
 
-// Ranks run tp fastest, then dp.
-Tensor Assemble(std::vector<Tensor> values, const State& state, const Mesh& mesh) {
+Tensor Assemble(const std::vector<Tensor>& values, const State& state, const Mesh& mesh) {
   EXPECT_TRUE(state.ok() && state.scale.IsOne()) << Describe(state, mesh);
   for (const Tensor& value : values) {
     if (!state.ok() || value.empty()) return {};
   }
-  for (const Axis axis : {Axis::kTp, Axis::kDp}) {
-    const size_t size = mesh.size(axis);
-    if (size == 1) continue;
-    std::vector<Tensor> joined;
-    for (size_t i = 0; i < values.size(); i += size) {
-      joined.push_back(AssembleAxis({values.begin() + i, values.begin() + i + size},
-                                    state[mesh.GroupOf(axis).atomic[0]]));
-    }
-    values = joined;
-  }
-  return values[0];
+  const Joined joined = Join(state, mesh, values);
+  double largest = 0;
+  for (const double value : joined.whole.values()) largest = std::max(largest, std::abs(value));
+  EXPECT_LE(joined.spread, 1e-12 * largest) << "copies differ";
+  return joined.whole;
 }
 
 Tensor Collect(const Outcome& outcome, const State& state,
@@ -78,7 +63,10 @@ RankTensors Record(const NumericTape& tape, Value loss, const ParamStore& params
     if (sum.empty()) sum = Tensor(node.dims);
     AddInto(sum, tape.grad(static_cast<int>(i)));
   }
-  for (const Param& param : params.all()) tensors.marks[param.name] = param.marks;
+  for (const Param& param : params.all()) {
+    tensors.params[param.name] = param.weight;
+    tensors.marks[param.name] = param.marks;
+  }
   tensors.y = tape.value(tape.nodes()[loss.id].operands[0]);
   tensors.loss = tape.value(loss);
   return tensors;
@@ -169,7 +157,9 @@ ProgramFn LayerProgram(const LayerCase& setup) {
     built->forward = setup.build(builder);
     const ShardMap up(setup.up.dims(), WithSequence(setup.y_cuts, y_over));
     Program program = {.owner = built, .params = &built->params};
-    program.step = [&x, forward = built->forward, up, whole = setup.up](Tape& tape) {
+    program.step = [&x, forward = built->forward, up, whole = setup.up,
+                    pass = setup.pass](Tape& tape) {
+      tape.pass = pass;
       const Value y = forward(tape, tape.Use(x));
       const Value up_value = tape.Constant({.name = "up", .shards = up, .whole = &whole});
       return Dot(tape, y, up_value, {.over = SetOf(whole.dims())});
@@ -213,7 +203,7 @@ void ExpectReproducesUnsharded(const ProgramFn& program, const Weights& weights,
   EXPECT_EQ(one.states.size(), many.states.size());
   for (const auto& [name, state] : many.states) {
     EXPECT_TRUE(AllClose(many.Whole(name), one.Whole(name))) << name;
-    const bool is_partial = state[TpAxis(*many.mesh)].layout == Layout::kPartial;
+    const bool is_partial = IsPartialOverTp(state, *many.mesh);
     EXPECT_EQ(is_partial, MatchesAny(partial, name)) << name << " is " << many.StateText(name);
   }
 }

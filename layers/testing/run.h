@@ -43,11 +43,13 @@ struct LayerCase {
   // How tp cuts x and y; besides that sequence parallelism cuts them over s, unless told otherwise.
   std::vector<ShardMap::Cut> x_cuts = {}, y_cuts = {};
   bool x_over_sequence = true, y_over_sequence = true;
+  Pass pass = {};
 };
 
 struct RankTensors {
   std::map<std::string, Tensor> values, grads;  // by operation name
   std::map<std::string, Tensor> param_grads;    // by parameter name
+  std::map<std::string, Tensor> params;         // the rank's own weights, x among them
   std::map<std::string, Marks> marks;           // after backward
   Tensor y;                                     // first operand of the last operation: a layer's y
   Tensor loss;

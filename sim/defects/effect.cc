@@ -30,6 +30,7 @@ bool ActsOn(const std::vector<int>& ranks, int rank) {
 std::vector<Axis> AxesOfGroup(const std::string& group) {
   if (group == "tp") return {Axis::kTp};
   if (group == "dp") return {Axis::kDp};
+  if (group == "kv_copies") return {Axis::kKvCopy};
   SUMONCE_CHECK(group == "tp_dp") << "group " << group;
   return {Axis::kDp, Axis::kTp};
 }

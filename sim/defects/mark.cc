@@ -35,6 +35,9 @@ class MarkEffect : public Effect {
       case Mark::kAverageGradientsAcrossTpDomain:
         param.marks.average_gradients_across_tp_domain = edit_.set;
         break;
+      case Mark::kTensorModelParallel:
+        param.marks.tensor_model_parallel = edit_.set;
+        break;
     }
   }
 

@@ -19,16 +19,12 @@ namespace {
 // In front of every name of a PEFT file of a causal language model.
 constexpr absl::string_view kPrefix = "base_model.model.model.";
 
-// What rank 0 writes of a parameter: its shards joined over tp, or rank 0's own copy. Ranks of dp
-// rank 0 only.
+// What rank 0 writes of a parameter: its shards joined over tp, or rank 0's own copy.
 Tensor Exported(const Param& param, const Mesh& mesh, const RunRecord& record) {
-  const auto weight = [&](int rank) {
-    return record.ranks[rank].back().params.at(param.name).weight_after;
-  };
-  if (!param.shards.CutBy(Axis::kTp)) return weight(0);
-  std::vector<Tensor> shards;
-  for (int rank : mesh.Ranks(mesh.GroupOf(Axis::kTp), 0)) shards.push_back(weight(rank));
-  return JoinUnits(shards, param.shards.cuts()[0].dim);
+  std::vector<Tensor> ranks;
+  for (const RankRecords& rank : record.ranks)
+    ranks.push_back(rank.back().params.at(param.name).weight_after);
+  return Join(param.shards.Target(mesh), mesh, ranks).whole;
 }
 
 TensorToWrite Rows(const Tensor& matrix, const std::vector<int64_t>& rows, int64_t columns) {
@@ -71,7 +67,8 @@ std::string Config(const Scenario& scenario, const std::map<std::string, TensorT
   config["lora_alpha"] = Alpha(lora.scaling * static_cast<double>(lora.r));
   config["rank_pattern"] = rank_pattern;
   config["alpha_pattern"] = alpha_pattern;
-  config["lora_dropout"] = 0.0;
+  config["lora_dropout"] = lora.dropout;
+  config["lora_bias"] = lora.bias;
   config["use_rslora"] = false;
   config["use_dora"] = false;
   config["bias"] = "none";
@@ -106,12 +103,13 @@ std::map<std::string, TensorToWrite> AdapterTensors(const Scenario& scenario,
   Model model(EffectiveModel(scenario));
   for (const Param& param : model.params().all()) {
     const bool is_A = param.name.ends_with(".lora_A");
-    if (!is_A && !param.name.ends_with(".lora_B")) continue;
+    const bool is_bias = param.name.ends_with(".lora_B_bias");
+    if (!is_A && !is_bias && !param.name.ends_with(".lora_B")) continue;
     const std::optional<HfModule> module = HfModuleOf(scenario.model, ModuleOf(param.name));
     if (!module) continue;
     const Tensor matrix = Exported(param, mesh, record);
-    const int64_t r =
-        is_A ? param.shards.whole()[0].extent() : param.shards.whole().back().extent();
+    const int64_t r = is_A ? param.shards.whole()[0].extent()
+                           : (is_bias ? 1 : param.shards.whole().back().extent());
     for (const SubProjection& part : module->parts) {
       const std::string path = absl::StrCat(kPrefix, module->parent, ".", part.name);
       if (is_A) {
@@ -120,7 +118,9 @@ std::map<std::string, TensorToWrite> AdapterTensors(const Scenario& scenario,
             .shape = {r, matrix.count() / r},
             .values = {matrix.values().begin(), matrix.values().end()}};
       } else {
-        tensors[path + ".lora_B.weight"] = Rows(matrix, part.rows, r);
+        TensorToWrite& tensor = tensors[path + (is_bias ? ".lora_B.bias" : ".lora_B.weight")];
+        tensor = Rows(matrix, part.rows, r);
+        if (is_bias) tensor.shape.pop_back();
       }
     }
   }

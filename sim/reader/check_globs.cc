@@ -30,7 +30,7 @@ struct ModelNames {
 std::vector<std::string> LinearModules(ModelConfig config) {
   config.common.lora.enabled = true;
   config.common.lora.targets = {"*"};
-  config.common.lora.separate_adapters = false;
+  config.common.lora.separate_adapters = config.common.lora.per_sub_projection = false;
   Model model(config);
   std::vector<std::string> modules;
   constexpr std::string_view kSuffix = ".lora_A";

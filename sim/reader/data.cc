@@ -35,6 +35,25 @@ void ReadSpans(const Block& block, DataConfig& data) {
   }
 }
 
+// Sequences packed one behind the other fill the tokens exactly.
+void ReadPacked(const Block& block, DataConfig& data) {
+  int64_t sum = 0;
+  for (const int length : block.Ints("packed")) {
+    if (length < 1) {
+      block.Add("packed",
+                absl::StrCat("packed: ", length, ", expected at least one token a sequence"));
+      data.packed.clear();
+      return;
+    }
+    sum += length;
+    data.packed.push_back(length);
+  }
+  if (data.packed.empty() || sum == data.sequence) return;
+  block.Add("packed", absl::StrCat("packed: the lengths add up to ", sum, ", expected sequence=",
+                                   data.sequence, "; take sequence: ", sum));
+  data.packed.clear();
+}
+
 }  // namespace
 
 void ReadData(const Block& root, Reading& reading) {
@@ -44,6 +63,7 @@ void ReadData(const Block& root, Reading& reading) {
   data.micro_batch = block.Int("micro_batch", data.micro_batch, 1, 1 << 16);
   data.microbatches = static_cast<int>(block.Int("microbatches", data.microbatches, 1, 1 << 16));
   data.fill = block.Choice("fill", data.fill, {{"NORMAL", Fill::kNormal}, {"EXACT", Fill::kExact}});
+  ReadPacked(block, data);
   ReadSpans(block, data);
   const std::string& file = reading.scenario.file;
   data.from_file = Resolved(block.Text("from_file"), file);

@@ -1,6 +1,7 @@
 // Defects and cures: proto/defect.proto, proto/cure.proto. One vocabulary, and the reader of each
 // kind in a table.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,8 @@ namespace sumonce {
 namespace {
 
 using Kind = GlobUse::Kind;
+
+constexpr double kLeastDefect = 1e-6;  // far above float64's roundings in any step that is run
 
 std::string ReadGlob(const Block& block, const char* field, Kind kind, Reading& reading) {
   const std::string glob = block.Text(field);
@@ -39,7 +42,7 @@ std::vector<int> ReadRanks(const Block& block, const Reading& reading) {
 
 std::string ReadGroup(const Block& block) {
   const std::string group = block.Text("group");
-  const std::vector<std::string> groups = {"tp", "dp", "tp_dp"};
+  const std::vector<std::string> groups = {"tp", "dp", "tp_dp", "kv_copies"};
   if (group.empty()) {
     block.Missing(absl::StrCat(block.name(), " has no group, expected ", OneOf(groups)));
   } else if (std::find(groups.begin(), groups.end(), group) == groups.end()) {
@@ -79,7 +82,8 @@ EditKind ReadMark(const Block& block, bool set, Reading& reading) {
                   .mark = block.Choice("mark", Mark::kSequenceParallel,
                                        {{"SEQUENCE_PARALLEL", Mark::kSequenceParallel},
                                         {"AVERAGE_GRADIENTS_ACROSS_TP_DOMAIN",
-                                         Mark::kAverageGradientsAcrossTpDomain}}),
+                                         Mark::kAverageGradientsAcrossTpDomain},
+                                        {"TENSOR_MODEL_PARALLEL", Mark::kTensorModelParallel}}),
                   .set = set,
                   .when = block.Choice("when", When::kAtBuild,
                                        {{"AT_BUILD", When::kAtBuild},
@@ -148,8 +152,14 @@ EditKind ReadPermute(const Block& block, Reading& reading) {
 EditKind ReadScale(const Block& block, Reading& reading) {
   if (!block.Given("factor"))
     block.Missing("scale_gradient has no factor, expected one: factor: 2");
+  const double factor = block.Number("factor", 2);
+  if (std::fabs(factor - 1) < kLeastDefect) {
+    block.Add("factor", absl::StrCat("factor: it differs from 1 by ", factor - 1,
+                                     ", which roundings hide; expected ", kLeastDefect,
+                                     " at least, such as 2 or 0.5"));
+  }
   return ScaleEdit{.param = ReadGlob(block, "param", Kind::kTrainable, reading),
-                   .factor = block.Number("factor", 2),
+                   .factor = factor,
                    .ranks = ReadRanks(block, reading)};
 }
 

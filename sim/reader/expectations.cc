@@ -7,13 +7,15 @@ namespace sumonce {
 namespace {
 
 // Mechanisms of a run as a whole, which name no parameter.
-bool OfTheRun(Mechanism mechanism) { return mechanism >= Mechanism::kCollectiveMismatch; }
+bool OfTheRun(Mechanism mechanism) {
+  return mechanism >= Mechanism::kCollectiveMismatch || mechanism == Mechanism::kNormMiscount;
+}
 
 // Mechanisms of which a verdict can say where they happened.
 bool NamesAnOperation(Mechanism mechanism) {
   return mechanism == Mechanism::kUpstream || mechanism == Mechanism::kLostContribution ||
          mechanism == Mechanism::kStale || mechanism == Mechanism::kWrongShard ||
-         mechanism == Mechanism::kWrongGroup;
+         mechanism == Mechanism::kWrongGroup || mechanism == Mechanism::kMixedUse;
 }
 
 Mechanism ReadMechanism(const Block& block) {
@@ -61,8 +63,9 @@ void CheckParam(const Block& block, const Expectation& expected, Reading& readin
   } else if (!OfTheRun(expected.mechanism)) {
     block.Missing(
         "expect has no param, expected a glob such as param: \"*.lora_B\"; only "
-        "COLLECTIVE_MISMATCH, "
-        "DEADLOCK, RANK_LOST, NONDETERMINISTIC and NOT_FINITE speak of the run itself");
+        "NORM_MISCOUNT, "
+        "COLLECTIVE_MISMATCH, DEADLOCK, RANK_LOST, NONDETERMINISTIC and NOT_FINITE speak of the "
+        "run itself");
   }
 }
 
@@ -83,14 +86,33 @@ void ReadOperation(const Block& block, Expectation& expected, Reading& reading) 
   if (expected.operation.empty()) return;
   if (!NamesAnOperation(expected.mechanism)) {
     block.Add("operation",
-              "operation without mechanism: UPSTREAM, LOST_CONTRIBUTION, STALE, WRONG_SHARD or "
-              "WRONG_GROUP, expected none; take it out");
+              "operation without mechanism: UPSTREAM, MIXED_USE, LOST_CONTRIBUTION, STALE, WRONG_SHARD "
+              "or WRONG_GROUP, expected none; take it out");
   }
   reading.globs.push_back({.block = block,
                            .field = "operation",
                            .index = 0,
                            .glob = expected.operation,
                            .kind = GlobUse::Kind::kOperation});
+}
+
+// What follows from a fault and stands beside it.
+bool IsConsequence(Mechanism mechanism) {
+  return mechanism == Mechanism::kReplicaDrift || mechanism == Mechanism::kExportDiffers;
+}
+
+// One parameter cannot be two things at once.
+void CheckContradiction(const Block& block, const Expectation& later,
+                        const std::vector<Expectation>& earlier) {
+  for (const Expectation& other : earlier) {
+    const bool same = other.param == later.param && other.step == later.step;
+    const bool beside = IsConsequence(other.mechanism) || IsConsequence(later.mechanism) ||
+                        OfTheRun(other.mechanism) || OfTheRun(later.mechanism);
+    if (!same || beside || (other.outcome == later.outcome && other.mechanism == later.mechanism))
+      continue;
+    block.Missing(absl::StrCat("expect contradicts that of line ", other.location.line,
+                               " on the same param, expected one of them; take one away"));
+  }
 }
 
 void CheckHarmless(const Block& root, const Scenario& scenario) {
@@ -125,6 +147,7 @@ void ReadExpectations(const Block& root, Reading& reading) {
     ReadOperation(block, expected, reading);
     CheckParam(block, expected, reading);
     CheckMechanism(block, expected);
+    CheckContradiction(block, expected, reading.scenario.expectations);
     reading.scenario.expectations.push_back(std::move(expected));
   }
   CheckHarmless(root, reading.scenario);

@@ -22,12 +22,16 @@ void ReadOptimizer(const Block& block, OptimizerConfig& optimizer) {
   optimizer.beta2 = ReadBeta(block, "beta2", optimizer.beta2);
   optimizer.eps = block.Number("eps", optimizer.eps, 0);
   optimizer.weight_decay = block.Number("weight_decay", optimizer.weight_decay, 0);
+  optimizer.clip_grad = block.Number("clip_grad", optimizer.clip_grad, 0);
+  optimizer.norm_type = block.Choice("norm_type", optimizer.norm_type,
+                                     {{"L2", NormType::kL2}, {"INF", NormType::kInf}});
 }
 
 bool HasQkLayernorm(const ModelConfig& model) {
   return std::any_of(model.layers.begin(), model.layers.end(), [](const DecoderLayerConfig& layer) {
     const auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer);
-    return attention && attention->qk_layernorm;
+    const auto* latent = std::get_if<LatentAttentionConfig>(&layer.mixer);
+    return latent || (attention && attention->qk_layernorm);
   });
 }
 

@@ -143,6 +143,11 @@ absl::Status SendRecords(const RankRecords& records,
     head.I64(step.step);
     head.F64(step.loss);
     head.F64(step.num_tokens);
+    head.U8(step.grad_norm.has_value());
+    const GradNorm grad_norm = step.grad_norm.value_or(GradNorm());
+    head.F64(grad_norm.norm);
+    head.F64(grad_norm.clip_factor);
+    head.I64(grad_norm.zeros);
     SUMONCE_RETURN_IF_ERROR(send(head.Take()));
     for (const auto& [name, param] : step.params) {
       SUMONCE_RETURN_IF_ERROR(send(EncodeParam(name, param)));
@@ -166,6 +171,10 @@ absl::Status ReceiveRecords(const std::function<absl::StatusOr<std::string>()>& 
       step.step = static_cast<int>(reader.I64());
       step.loss = reader.F64();
       step.num_tokens = reader.F64();
+      const bool has_norm = reader.U8() != 0;
+      const GradNorm grad_norm{
+          .norm = reader.F64(), .clip_factor = reader.F64(), .zeros = reader.I64()};
+      if (has_norm) step.grad_norm = grad_norm;
       sound = reader.AtEnd();
     } else if (part == Part::kParam && !records.empty()) {
       sound = DecodeParam(reader, records.back());

@@ -64,7 +64,7 @@ TEST(Attention, RefusesAnotherNumberOfGroups) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
             "Attention: q [s=5, b=1, g=2, q=3, d=4], k [s=5, b=1, g=1, d=4], v [s=5, b=1, g=1, "
-            "d=4] must be [s, b, g, q, d], [s, b, g, d], [s, b, g, d]");
+            "d=4] must be [s, b, g, q, d], [s, b, g, d], [s, b, g, d], v's d of any extent");
 }
 
 }  // namespace

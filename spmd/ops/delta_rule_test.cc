@@ -180,7 +180,7 @@ TEST(DeltaRule, RefusesValuesOfOtherKeyHeads) {
   const std::vector<Dims> operands = {q, q, v, gate, gate};
   EXPECT_EQ(
       DeltaRuleOperation().Declare(operands).status().message(),
-      "DeltaRule: v is [s=4, b=1, k=1, j=2, d=5], expected [s, b, k, j, d] with s, b and k of q = "
+      "DeltaRule: v is [s=4, b=1, k=1, j=2, d=5], expected [s, b, k, j, d] with s, b and k of k = "
       "[s=4, b=1, k=2, d=3]");
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "spmd/operation.h"
+#include "spmd/sequences.h"
 #include "spmd/tape.h"
 
 namespace sumonce {
@@ -14,11 +15,16 @@ struct RopeOptions {
   // Given tables instead of computed ones (frameworks round theirs): row-major [positions,
   // rotary_dim], at least as many positions as x has. Both or neither.
   std::vector<double> cos, sin;
+  // Pairs (2i, 2i + 1) of x are rotated, the result laid out [firsts | seconds] as of the other
+  // form (Megatron's multi-latent attention, DeepSeek).
+  bool interleaved = false;
+  // Positions begin anew at each packed sequence. Given tables have a row a token instead.
+  SequenceStarts starts;
 };
 
-// x: [s, ..., d]; result as x. The position is the index along s, so it mixes s as well as d.
-// InvalidArgument if x does not begin with s and end with d, if d is shorter than rotary_dim, or if
-// the tables are too short. Linear.
+// x: [s, ..., d]; result as x. The position is the index along s in its sequence, so it mixes s as
+// well as d. InvalidArgument if x does not begin with s and end with d, if d is shorter than
+// rotary_dim, or if the tables are too short. Linear.
 class RopeOperation : public Operation {
  public:
   explicit RopeOperation(RopeOptions options);

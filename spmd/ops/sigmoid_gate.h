@@ -1,5 +1,5 @@
 // o = c * sigmoid(gate), entry by entry (spec/gdn-lora-math.md section 7): the output gate of
-// attention.
+// attention; or with one gate for all entries of the last dimension: a shared expert's.
 #pragma once
 
 #include "spmd/operation.h"
@@ -7,7 +7,8 @@
 
 namespace sumonce {
 
-// c, gate and the result have the same dimensions, else InvalidArgument. Linear in c; every
+// c and the result have the same dimensions, gate as well or all but the last of them, else
+// InvalidArgument. Linear in c; every
 // dimension is free.
 class SigmoidGateOperation : public Operation {
  public:

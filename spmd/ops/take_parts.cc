@@ -67,6 +67,52 @@ Value TakeParts(Tape& tape, Value x, TakePartsOptions options) {
   return tape.Run(std::make_shared<TakePartsOperation>(options), {x});
 }
 
+absl::StatusOr<Declaration> PlacePartsOperation::Declare(std::span<const Dims> operands) const {
+  SUMONCE_CHECK(operands.size() == 1);
+  const DimExtent& into = options_.into;
+  const int position = Find(operands[0], into.dim);
+  const size_t count = position < 0 ? 0 : operands[0][position].parts.size();
+  const auto first = into.parts.begin() + options_.first;
+  const bool fits = count > 0 && options_.first >= 0 &&
+                    options_.first + count <= into.parts.size() &&
+                    std::equal(first, first + count, operands[0][position].parts.begin());
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat("PlaceParts: x ", Describe(operands[0]),
+                                                   " does not have the parts from ", options_.first,
+                                                   " on of ", Describe(Dims{into})));
+  }
+  Declaration declaration{.result = operands[0], .linear = Linear(0)};
+  declaration.result[position].parts = into.parts;
+  declaration.result[position].packing = into.packing;
+  return declaration;
+}
+
+void PlacePartsOperation::Forward(std::span<const Tensor> in, Tensor& out) const {
+  ForEachRow(out.dims(), in[0].dims(), TakenFrom(in[0].dims()),
+             [&](int64_t to, int64_t from, int64_t count) {
+               std::copy_n(in[0].data() + from, count, out.data() + to);
+             });
+}
+
+void PlacePartsOperation::Backward(std::span<const Tensor> in, const Tensor& out,
+                                   const Tensor& grad_out, std::span<Tensor> grad_in) const {
+  if (grad_in[0].empty()) return;
+  ForEachRow(out.dims(), in[0].dims(), TakenFrom(in[0].dims()),
+             [&](int64_t from, int64_t to, int64_t count) {
+               std::copy_n(grad_out.data() + from, count, grad_in[0].data() + to);
+             });
+}
+
+// What TakeParts would take of the result.
+TakePartsOptions PlacePartsOperation::TakenFrom(const Dims& x) const {
+  const DimExtent& own = x[Find(x, options_.into.dim)];
+  return {.dim = own.dim, .first = options_.first, .count = static_cast<int>(own.parts.size())};
+}
+
+Value PlaceParts(Tape& tape, Value x, PlacePartsOptions options) {
+  return tape.Run(std::make_shared<PlacePartsOperation>(std::move(options)), {x});
+}
+
 void RegisterTakeParts(OperationRegistry& registry) {
   const DimExtent s = Plain(Dim::kSequence, 6), h = Plain(Dim::kHidden, 2);
   const DimExtent unit_major = {Dim::kGroup, 6, {2, 1, 3}, Packing::kUnitMajor};
@@ -78,6 +124,13 @@ void RegisterTakeParts(OperationRegistry& registry) {
                              {take(1, 2), {{s, unit_major, h}}, {}, true},
                              {take(0, 2), {{s, part_major}}, {}, true},
                              {take(2, 1), {{s, part_major, h}}, {}, true}});
+  const auto place = [](const DimExtent& into, int first) {
+    return std::make_shared<PlacePartsOperation>(PlacePartsOptions{.into = into, .first = first});
+  };
+  const DimExtent last = {Dim::kGroup, 6, {3}, Packing::kUnitMajor};
+  const DimExtent two = {Dim::kGroup, 6, {2, 1}, Packing::kPartMajor};
+  registry.Add("PlaceParts", {{place(unit_major, 2), {{s, last}}, {}, true},
+                              {place(part_major, 0), {{s, two, h}}, {}, true}});
 }
 
 }  // namespace sumonce

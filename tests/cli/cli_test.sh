@@ -15,9 +15,13 @@ main() {
   cd "$source" || exit 1
   founding_cases
   costs
+  configs
+  chain
   machine_readable
   replay
   sizes
+  own_jobs
+  adapters_and_files
   bad_input
   bad_output
   if ((mistakes > 0)); then
@@ -58,9 +62,51 @@ costs() {
   says out cost "cost: 1 call and 256 B a step more"
   echo '{}' >"$work/no_model.json"
   expect 4 "no model" "$sumonce" run lora/row_flag_missing --cost-model "$work/no_model.json"
-  says err "no model" "no cost model of sumonce bench --model-out"
+  says err "no model" "no_model.json: \"sumonce_cost_model\" is missing; expected a cost model of sumonce bench"
+  echo 'text' >"$work/no_model.json"
+  expect 4 "no model" "$sumonce" run lora/row_flag_missing --cost-model "$work/no_model.json"
+  says err "no model" "no_model.json: byte 2: no JSON; expected a cost model"
+  sed 's/"residual": [^,]*/"residual": "x"/' "$work/model.json" >"$work/no_model.json"
+  expect 4 "no model" "$sumonce" run lora/row_flag_missing --cost-model "$work/no_model.json"
+  says err "no model" "\"residual\": string is of another kind"
+  expect 0 "cost asked for by its ranks" "$sumonce" run lora/row_flag_missing --cost-ranks 1024
+  says out "cost asked for by its ranks" "cost: 1 call and 256 B a step more"
+  expect 4 "nodes" "$sumonce" run lora/row_flag_missing --cost-ranks 8 --node-ranks 3
+  says err "nodes" "--node-ranks 3: 8 ranks do not fill nodes of 3"
+  expect 4 "nodes" "$sumonce" bench --max 4K --repeats 3 --predict 12,13 --node-ranks 4
+  says err "nodes" "--node-ranks 4: 13 ranks do not fill nodes of 4"
+  expect 4 "ranks of a bench" "$sumonce" bench --max 4K --comm fake_nccl_tcp --ranks 16
+  says err "ranks of a bench" "fake_nccl_tcp can run 8 ranks here, and 16 are asked for"
   expect 4 "no size" "$sumonce" bench --max 4X
   says err "no size" "'4X': expected 1 byte to 64G"
+}
+
+chain() {
+  local gamma=decoder.layers.0.self_attention.in_proj.layer_norm_weight
+  expect 0 chain "$sumonce" prove gdn/gamma_flagged --explain $gamma
+  says out chain "decoder.layers.0.self_attention.in_proj/Linear#0 backward: tp: P(k)"
+  says out chain "decoder.layers.0.self_attention.in_proj/Copy#0 backward: tp: E"
+  says out chain "finalizer tensor_parallel: tp: E, times tp"
+  expect 4 "chain of nothing" "$sumonce" prove gdn/gamma_flagged --explain ${gamma}s
+  says err "chain of nothing" "did you mean '$gamma'?"
+}
+
+configs() {
+  mkdir -p "$work/model"
+  cat >"$work/model/config.json" <<'EOF'
+{"model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 8,
+ "head_dim": 128, "intermediate_size": 3072, "vocab_size": 151936, "hidden_act": "silu"}
+EOF
+  echo '{"r": 8, "target_modules": ["q_proj", "o_proj"]}' >"$work/model/adapter_config.json"
+  expect 0 config "$sumonce" prove "$work/model" --adapter "$work/model" --tp 2,4 --scenario-out "$work/model.textproto"
+  says out config "PASS  model[tp=4]  tp=4 dp=2"
+  says out config "8 parameters RIGHT, for every size of the axes"
+  says err config "note: the vocabulary of 151936 is padded to 152064"
+  expect 0 "config as a scenario" "$sumonce" prove "$work/model.textproto" --at tp=8
+  says out "config as a scenario" "8 parameters RIGHT"
+  echo '{"model_type": "qwen3", "num_experts": 4}' >"$work/model/config.json"
+  expect 4 "no config" "$sumonce" prove "$work/model"
+  says err "no config" "config.json: error: num_experts: 4: experts are not modelled yet"
 }
 
 founding_cases() {
@@ -117,6 +163,59 @@ sizes() {
   expect 4 "tp 5" "$sumonce" run scenarios/gdn/gamma_flagged.textproto --tp 5
   says err "tp 5" ": error: "
   expect 5 "filter" "$sumonce" run scenarios --filter 'nothing/*'
+}
+
+# Both founding cases from the manifests of real runs, before a step was made.
+own_jobs() {
+  local captures=tests/data/captures case
+  expect 1 "lint lora" "$sumonce" lint $captures/lora-replica-bug
+  says out "lint lora" "MISSING_SUM over tp, coefficient none: per rank"
+  says out "lint lora" "lora_B.default.weight  4      partial  SUM     none    MISSING_SUM"
+  says out "lint lora" "set sequence_parallel = True on the parameter decoder.layers.0.self_attention.linear_proj.lora_B"
+  says out "lint lora" "(cure tried: right, in the proof, for every tp)"
+  expect 1 "lint gamma" "$sumonce" lint $captures/gdn-gamma-tp2-bug
+  says out "lint gamma" "DOUBLE_SUM over tp, coefficient tp"
+  for case in lora-replica-fixed gdn-gamma-tp2-flag-off moe-tp2-ep2-etp1-right; do
+    expect 0 "lint $case" "$sumonce" lint $captures/$case
+  done
+  says out "lint experts" "NO_STATEMENT of 16 parameters: megatron.core.transformer.moe.moe_layer.MoELayer"
+  expect 1 "lint strict" "$sumonce" lint $captures/moe-tp2-ep2-etp1-right --strict
+  expect 77 "lint ddp" "$sumonce" lint $captures/ddp-accumulation-right
+  expect 1 "lint json" "$sumonce" lint $captures/gdn-gamma-tp2-bug --format json
+  says out "lint json" '"mechanism": "DOUBLE_SUM"'
+  expect 0 "lint trace" "$sumonce" lint $captures/gdn-gamma-tp2-flag-off --trace tests/data/traces/gdn-gamma-tp2-flag-off
+  expect 0 "to scenario" "$sumonce" lint $captures/gdn-gamma-tp2-bug --to-scenario "$work/gamma.textproto"
+  says out "to scenario" "sumonce: 2 passed, 0 failed, 0 skipped"
+  expect 4 "to scenario again" "$sumonce" lint $captures/gdn-gamma-tp2-bug --to-scenario "$work/gamma.textproto"
+  expect 4 "nothing to show" "$sumonce" lint $captures/lora-replica-fixed --to-scenario "$work/none.textproto"
+  says err "nothing to show" "there is no fault to show"
+  printf 'module { class: "mine.*" acts_as: "MPL" }\n' >"$work/map.textproto"
+  expect 4 "module map" "$sumonce" lint $captures/lora-replica-fixed --module-map "$work/map.textproto"
+  says err "module map" "map.textproto:1:1: error: acts_as: 'MPL'"
+  says err "module map" "did you mean MLP?"
+  expect 4 "no manifest" "$sumonce" lint "$work/gone"
+}
+
+adapters_and_files() {
+  local adapters=tests/data/adapters a=tests/data/adapters/peft-healthy/adapter_model.safetensors
+  expect 0 inspect "$sumonce" inspect $adapters/peft-healthy $adapters/untrained $adapters/lora-replica-fixed
+  says out inspect "16 factors of 8 modules in 2 layers, r 4, scaling 2 (lora_alpha / r)"
+  says out inspect "every lora_B is zero: the adapter was not trained"
+  says out inspect "not to be seen here: whether the copies of a factor were equal"
+  expect 1 "inspect bug" "$sumonce" inspect $adapters/lora-replica-bug
+  says out "inspect bug" "LORA_REPLICA_SIGNATURE: model.layers.3.self_attn.o_proj.lora_B is exactly zero"
+  expect 1 "inspect nan" "$sumonce" inspect $adapters/nan --format json
+  says out "inspect nan" "NOT_FINITE: model.layers.1.self_attn.q_proj.lora_A holds NaN at [2, 5]"
+  expect 0 "explain adapter" "$sumonce" explain LORA_REPLICA_SIGNATURE
+  expect 4 "no adapter" "$sumonce" inspect scenarios
+  says err "no adapter" "adapter_config.json: no such file"
+  expect 0 "diff same" "$sumonce" diff $a $a
+  says out "diff same" "16 tensors: 16 identical, 0 close, 0 differ"
+  expect 1 "diff" "$sumonce" diff $a $adapters/last-o-proj-zeroed/adapter_model.safetensors
+  says out "diff" "15 identical"
+  says out "diff" "B is zero, A is not"
+  expect 4 "diff kinds" "$sumonce" diff $a $adapters
+  says err "diff kinds" "one is a folder, the other a file"
 }
 
 # Never a crash, always the file's name and the status of wrong input.

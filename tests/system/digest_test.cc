@@ -44,8 +44,8 @@ TEST(Digest, EqualTheRecordedOnes) {
   std::map<std::string, std::string> digests;
   for (const ScenarioFile& file : testing::ShippedFiles()) {
     const Scenario scenario = testing::Shipped(file.name);
-    const bool hangs = scenario.expectations.size() == 1 && scenario.expectations[0].param.empty();
-    if (!hangs && scenario.steps <= 3) digests[file.name] = DigestOf(scenario, {});
+    if (!testing::EndsEarly(scenario) && scenario.steps <= 3)
+      digests[file.name] = DigestOf(scenario, {});
   }
   if (const char* path = std::getenv("SUMONCE_WRITE_DIGESTS")) {
     std::ofstream out(path);

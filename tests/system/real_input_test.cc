@@ -101,6 +101,19 @@ void ExpectGoldenLoss(const Scenario& scenario, const RunRecord& record) {
   }
 }
 
+// The same numbers with an adapter of its own for each sub-projection, as the file has them: no
+// block of a fused factor stands between.
+TEST(RealInput, AdaptersOfSubProjectionsReproduceEveryGradient) {
+  for (const int tp : {1, 2}) {
+    Scenario scenario = TinyLm(tp);
+    scenario.model.common.lora.separate_adapters = false;
+    scenario.model.common.lora.per_sub_projection = true;
+    const SimResult result = SimResultOf(scenario, scenario.cures);
+    ExpectGoldenLoss(scenario, result.record);
+    ExpectGoldenGradients(scenario, result.record);
+  }
+}
+
 TEST(RealInput, UnshardedReproducesLossAndEveryGradient) {
   const Scenario scenario = TinyLm(1);
   const SimResult result = SimResultOf(scenario, {});

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace sumonce::testing {
 
 std::vector<ScenarioFile> ShippedFiles() {
@@ -18,6 +20,14 @@ Scenario Shipped(const std::string& name, const Overrides& overrides) {
       std::string(SUMONCE_SOURCE_DIR) + "/scenarios/" + name + ".textproto", name, overrides);
   for (const Mistake& mistake : result.mistakes) ADD_FAILURE() << Format(mistake);
   return result.scenario;
+}
+
+bool EndsEarly(const Scenario& scenario) {
+  return std::any_of(scenario.expectations.begin(), scenario.expectations.end(),
+                     [](const Expectation& expectation) {
+                       return expectation.mechanism >= Mechanism::kCollectiveMismatch &&
+                              expectation.param.empty();
+                     });
 }
 
 }  // namespace sumonce::testing

@@ -12,4 +12,7 @@ namespace sumonce::testing {
 std::vector<ScenarioFile> ShippedFiles();
 Scenario Shipped(const std::string& name, const Overrides& overrides = {});
 
+// Whether its run is to end before its gradients are there: a deadlock and the like.
+bool EndsEarly(const Scenario& scenario);
+
 }  // namespace sumonce::testing

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/digest.h"
 #include "base/status.h"
+#include "spmd/ops/concat.h"
 #include "spmd/ops/dot.h"
 #include "spmd/ops/gated_norm.h"
 #include "spmd/ops/l2_norm.h"
@@ -13,6 +14,7 @@
 #include "spmd/ops/rope.h"
 #include "spmd/ops/scale_by.h"
 #include "spmd/ops/take_parts.h"
+#include "spmd/ops/take_range.h"
 #include "trace/record/lowering_mixers.h"
 
 namespace sumonce::trace::record {
@@ -48,6 +50,10 @@ int LowerAdd(Graph& graph, const Application& at) {
 }
 int LowerSubtract(Graph& graph, const Application& at) {
   return graph.Subtract(at.operands[0], at.operands[1]);
+}
+
+int LowerProduct(Graph& graph, const Application& at) {
+  return graph.Multiply(at.operands[0], at.operands[1]);
 }
 
 int LowerDot(Graph& graph, const Application& at) {
@@ -96,8 +102,12 @@ int LowerGdnDecay(Graph& graph, const Application& at) {
   return graph.Multiply(step, rate);
 }
 
+// A gate of every entry, or one for the last dimension.
 int LowerSigmoidGate(Graph& graph, const Application& at) {
-  return graph.Multiply(at.operands[0], graph.Apply(Function::kSigmoid, at.operands[1]));
+  Extents gate = ShapeOf(at.dims[1]);
+  if (gate.size() < at.dims[0].size()) gate.push_back(1);
+  const int open = graph.View(graph.Apply(Function::kSigmoid, at.operands[1]), gate);
+  return graph.Multiply(at.operands[0], open);
 }
 int LowerLog(Graph& graph, const Application& at) {
   return graph.Apply(Function::kLog, at.operands[0]);
@@ -155,6 +165,52 @@ int LowerTakeParts(Graph& graph, const Application& at) {
   return Taken(graph, at.operands[0], at.dims[0], position, options.first, options.count);
 }
 
+// Zeros in front of the parts and behind them.
+int LowerPlaceParts(Graph& graph, const Application& at) {
+  const PlacePartsOptions& options = OptionsOf<PlacePartsOperation>(at);
+  const int position = sumonce::Find(at.dims[0], options.into.dim);
+  const DimExtent& own = at.dims[0][position];
+  int64_t before = 0;
+  for (int part = 0; part < options.first; ++part) before += options.into.parts[part];
+  const int64_t behind = options.into.width() - before - own.width();
+  const bool by_parts = options.into.packing == Packing::kPartMajor;
+  Extents units = ShapeOf(at.dims[0]);
+  if (!by_parts) {
+    units[position] = own.units;
+    units.insert(units.begin() + position + 1, own.width());
+  }
+  const int along = by_parts ? position : position + 1;
+  const auto zeros = [&](int64_t width) {
+    Extents shape = units;
+    shape[along] = by_parts ? width * own.units : width;
+    return graph.Call("aten.zeros", {OfExtents(shape)}, shape);
+  };
+  std::vector<int> blocks;
+  if (before > 0) blocks.push_back(zeros(before));
+  blocks.push_back(graph.View(at.operands[0], units));
+  if (behind > 0) blocks.push_back(zeros(behind));
+  return graph.View(blocks.size() == 1 ? blocks[0] : graph.Cat(blocks, along), ResultShape(at));
+}
+
+int LowerTakeRange(Graph& graph, const Application& at) {
+  const TakeRangeOptions& options = OptionsOf<TakeRangeOperation>(at);
+  const int position = sumonce::Find(at.dims[0], options.dim);
+  return graph.Slice(at.operands[0], position, options.first, options.first + options.count);
+}
+
+// a and b side by side, b repeated along the dimensions that it lacks.
+int LowerConcat(Graph& graph, const Application& at) {
+  const Dim dim = static_cast<const ConcatOperation*>(at.operation)->dim();
+  const int position = sumonce::Find(at.dims[0], dim);
+  Extents repeated = ShapeOf(at.dims[0]), once = repeated;
+  repeated[position] = once[position] = at.dims[1][sumonce::Find(at.dims[1], dim)].extent();
+  for (int d = 0; d < position; ++d) {
+    if (sumonce::Find(at.dims[1], at.dims[0][d].dim) < 0) once[d] = 1;
+  }
+  const int b = graph.Expand(graph.View(at.operands[1], once), repeated);
+  return graph.Cat({at.operands[0], b}, position);
+}
+
 int LowerSwiglu(Graph& graph, const Application& at) {
   int position = 0;
   while (at.dims[0][position] == at.declaration->result[position]) ++position;
@@ -181,9 +237,17 @@ int LowerRope(Graph& graph, const Application& at) {
     return graph.Outside(table, digest.Hex());
   };
   const int cos = tables("cos", options.cos), sin = tables("sin", options.sin);
-  const int first = graph.Slice(x, last, 0, half), second = graph.Slice(x, last, half, 2 * half);
+  int rotary = graph.Slice(x, last, 0, 2 * half);
+  if (options.interleaved) {  // pairs [.., half, 2] as [firsts | seconds]
+    Extents pairs = graph.shape(rotary);
+    pairs.back() = half;
+    pairs.push_back(2);
+    const int apart = graph.View(rotary, pairs);
+    rotary = graph.Cat({graph.Select(apart, last + 1, 0), graph.Select(apart, last + 1, 1)}, last);
+  }
+  const int first = graph.Slice(rotary, last, 0, half);
+  const int second = graph.Slice(rotary, last, half, 2 * half);
   const int turned = graph.Cat({graph.Times(second, -1), first}, last);
-  const int rotary = graph.Slice(x, last, 0, 2 * half);
   const int rotated = graph.Add(graph.Multiply(rotary, cos), graph.Multiply(turned, sin));
   if (2 * half == width) return rotated;
   return graph.Cat({rotated, graph.Slice(x, last, 2 * half, width)}, last);
@@ -197,6 +261,7 @@ const std::map<std::string_view, Lowering>& Lowerings() {
       {"AddBias", LowerAddBias},
       {"Attention", LowerAttention},
       {"CausalConv", LowerCausalConv},
+      {"Concat", LowerConcat},
       {"DeltaRule", LowerDeltaRule},
       {"Dot", LowerDot},
       {"GatedNorm", LowerGatedNorm},
@@ -207,6 +272,9 @@ const std::map<std::string_view, Lowering>& Lowerings() {
       {"Linear", LowerLinear},
       {"Log", LowerLog},
       {"MaxOver", LowerMaxOver},
+      {"PlaceParts", LowerPlaceParts},
+      {"Product", LowerProduct},
+      {"Regroup", LowerUnfold},
       {"RmsNorm", LowerRmsNorm},
       {"Rope", LowerRope},
       {"ScaleBy", LowerScaleBy},
@@ -219,6 +287,7 @@ const std::map<std::string_view, Lowering>& Lowerings() {
       {"SumExp", LowerSumExp},
       {"Swiglu", LowerSwiglu},
       {"TakeParts", LowerTakeParts},
+      {"TakeRange", LowerTakeRange},
       {"Unfold", LowerUnfold},
   };
   return table;

@@ -23,7 +23,7 @@ int ForQueries(Graph& graph, int x, int64_t queries) {
 
 }  // namespace
 
-// q [s, b, g, q, d], k and v [s, b, g, d].
+// q [s, b, g, q, d], k [s, b, g, d], v [s, b, g, e].
 int LowerAttention(Graph& graph, const Application& at) {
   const Extents shape = graph.shape(at.operands[0]);
   const int64_t s = shape[0], b = shape[1], g = shape[2], heads = shape[3], d = shape[4];
@@ -35,7 +35,8 @@ int LowerAttention(Graph& graph, const Application& at) {
   const int seen =
       graph.MaskedFill(scores, FutureMask(graph, s), -std::numeric_limits<double>::infinity());
   const int context = graph.MatMul(graph.Softmax(seen), v);
-  const int apart = graph.View(context, {b, g, heads, s, d});
+  const int64_t entries = graph.shape(at.operands[2])[3];
+  const int apart = graph.View(context, {b, g, heads, s, entries});
   return graph.Contiguous(graph.Permute(apart, {3, 0, 1, 2, 4}));
 }
 

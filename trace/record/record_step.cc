@@ -32,6 +32,13 @@ void Widen(DecoderLayerConfig& layer) {
     net->num_key_heads = Widened(net->num_key_heads);
     net->num_value_heads = values * net->num_key_heads;
   }
+  if (auto* latent = std::get_if<LatentAttentionConfig>(&layer.mixer)) {
+    const int64_t rotary = latent->qk_pos_emb_head_dim;
+    latent->num_heads = Widened(latent->num_heads);
+    latent->q_lora_rank = Widened(latent->q_lora_rank);
+    latent->kv_lora_rank = Widened(latent->kv_lora_rank + rotary) - rotary;
+  }
+  if (layer.shared_expert) layer.shared_expert->mlp.ffn = Widened(layer.shared_expert->mlp.ffn);
   if (layer.mlp) layer.mlp->ffn = Widened(layer.mlp->ffn);
 }
 
@@ -79,6 +86,8 @@ class StepRecorder {
     BatchInputs inputs;
     inputs.sequence = scenario_.data.sequence;
     inputs.batch = scenario_.data.micro_batch;
+    if (scenario_.model.common.lora.dropout > 0)
+      inputs.keeps = [](const std::string&, int64_t) { return true; };
     tape.Backward(model_->Forward(tape, inputs, LossScale(scenario_, mesh_)));
     return tape.status();
   }
@@ -190,6 +199,13 @@ class StepRecorder {
 }  // namespace record
 
 std::string WhyNotRecorded(const Scenario& scenario) {
+  if (!scenario.data.packed.empty())
+    return "sequences are packed, and a trace has one length for all";
+  if (scenario.mesh.kv > 0)
+    return "ranks share a key-value group: tp is two axes, and a trace is of one";
+  if (scenario.model.common.lora.per_sub_projection)
+    return "adapters of sub-projections are joined row by row with zeros, which the prover of "
+           "traces refuses";
   for (const Edit& edit : scenario.defects) {
     if (std::holds_alternative<CommunicationEdit>(edit.kind))
       return "the fault is the transport's: the program, which is what a trace holds, is right";

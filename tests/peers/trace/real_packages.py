@@ -13,14 +13,14 @@ import os
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPES = ROOT / "trace" / "python" / "recipes"
-PACKAGES = ["torch", "numpy", "packaging", "einops", "peft", "transformers", "datasets", "modelscope", "json_repair", "pillow"]
-MEGATRON = "megatron-core==0.16.1"
-BRIDGES = ["1.5.2", "1.6.5"]
+sys.path.insert(0, str(ROOT / "tests" / "peers"))
+import packages  # noqa: E402
+
+MEGATRON = "0.16.1"
 
 # recipe, mcore-bridge, options, the like-named trace or name -> mechanism of what is wrong
 CASES = {
@@ -45,42 +45,27 @@ CASES = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sumonce", type=Path, required=True, help="the program, as `./dev build` makes it")
-    parser.add_argument("--folder", type=Path, default=Path.home() / ".cache" / "sumonce" / "peers")
+    parser.add_argument("--folder", type=Path, default=packages.FOLDER)
     parser.add_argument("--filter", default="*", help="of names of cases, '*' and '?' allowed")
     options = parser.parse_args()
     if not os.access(options.sumonce, os.X_OK):
         print(f"{options.sumonce}: no program; ./dev build makes build/release/sumonce", file=sys.stderr)
         return 4
-    python = environment(options.folder)
+    python = packages.environment(options.folder)
     names = [n for n in CASES if fnmatch.fnmatch(n, f"*{options.filter.strip('*')}*")]
     results = [run(name, python, options) for name in names]
     print(f"{results.count(True)} passed, {results.count(False)} failed, 0 skipped")
     return 0 if all(results) and results else 1
 
 
-def environment(folder):
-    """The Python of a virtual environment with the packages; mcore-bridge's versions are unpacked beside it."""
-    python, done = folder / "venv" / "bin" / "python", folder / "installed"
-    if done.exists():
-        return python
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    pip = [python, "-m", "pip"]
-    subprocess.run([*pip, "install", "-q", *PACKAGES], check=True)
-    subprocess.run([*pip, "install", "-q", "--no-deps", MEGATRON], check=True)  # its dependencies want a GPU
-    for version in BRIDGES:
-        subprocess.run([*pip, "download", "-q", "--no-deps", "-d", folder, f"mcore-bridge=={version}"], check=True)
-        zipfile.ZipFile(folder / f"mcore_bridge-{version}-py3-none-any.whl").extractall(folder / f"mcore-bridge-{version}")
-    done.touch()
-    return python
-
-
 def run(name, python, options):
     recipe, bridge, flags, expected = CASES[name]
     traces = options.folder / "traces" / name
-    path = [str(ROOT / "trace" / "python")] + ([str(options.folder / f"mcore-bridge-{bridge}")] if bridge else [])
+    path = [ROOT / "trace" / "python", packages.unpacked(options.folder, "megatron-core", MEGATRON)]
+    path += [packages.unpacked(options.folder, "mcore-bridge", bridge)] if bridge else []
     command = [python, "-W", "ignore", "-m", "sumonce_trace", RECIPES / recipe, "--tp", "2,4", "--out", traces, "--force"]
     start = time.monotonic()
-    traced = subprocess.run([*command, *flags], env=os.environ | {"PYTHONPATH": ":".join(path), "OMP_NUM_THREADS": "1"},
+    traced = subprocess.run([*command, *flags], env=os.environ | {"PYTHONPATH": ":".join(map(str, path)), "OMP_NUM_THREADS": "1"},
                             capture_output=True, text=True)
     seconds = time.monotonic() - start
     if traced.returncode:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.utils import cpp_extension
 
 FACTORIES = ("tensor", "zeros", "ones", "empty", "full", "arange", "rand", "randn", "zeros_like", "empty_like", "ones_like")
 
@@ -30,6 +31,7 @@ def apply():
     torch.cuda.get_rng_state = lambda *args, **kwargs: torch.get_rng_state()
     torch.cuda.is_current_stream_capturing = lambda: False
     torch.Tensor.cuda = lambda self, *args, **kwargs: self
+    cpp_extension.load_inline = _no_compiler  # Megatron-Core 0.15 compiles for the GPU while it is imported, and lives without
     dist.all_reduce = _with_average(dist.all_reduce)
     from megatron.core.tensor_parallel.random import CudaRNGStatesTracker
     CudaRNGStatesTracker.fork = lambda self, name=None: contextlib.nullcontext()
@@ -49,6 +51,10 @@ def _with_average(all_reduce):
         all_reduce(tensor, group=group)
         tensor.div_(dist.get_world_size(group))
     return average_or_reduce
+
+
+def _no_compiler(*args, **kwargs):
+    raise RuntimeError("there is no GPU to compile for")
 
 
 class _Nothing:

@@ -128,3 +128,5 @@ class ops:
 
     class FusibleOperation(nn.Module):
         pass
+
+    GELU = GEGLU = SwiGLU = ReLU = ReGLU = FusibleOperation  # in a table of Megatron-Core 0.14

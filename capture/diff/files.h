@@ -1,0 +1,34 @@
+// Which files, and which tensors of them, `diff A B` compares: two files, or two folders.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/safetensors.h"
+#include "capture/diff/figures.h"
+
+namespace sumonce::diff {
+
+// The files stay where they are: TensorRefs point into `files`.
+struct TensorPairs {
+  struct Pair {
+    std::string name;  // "w", or "step-0001/rank-00000.safetensors: w"
+    TensorRef a, b;
+  };
+  std::vector<Pair> pairs;
+  std::vector<std::string> only_a, only_b;              // tensors
+  std::vector<std::string> files_only_a, files_only_b;  // whole files; paths below the folders
+  std::vector<std::unique_ptr<SafetensorsReader>> files;
+};
+
+// Folders: by tensor names if no name stands twice in a folder (a model in several files, cut
+// otherwise in the other), else file by file, by their paths below the folders. NotFound,
+// InvalidArgument: as SafetensorsReader; a file beside a folder; a folder without safetensors
+// files. `filter`: a glob; other tensors are left out.
+absl::StatusOr<TensorPairs> PairTensors(const std::string& a, const std::string& b,
+                                        const std::string& filter);
+
+}  // namespace sumonce::diff
