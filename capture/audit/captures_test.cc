@@ -127,6 +127,9 @@ TEST_P(CaptureTest, Alone) {
     const json* expected = Expected(param.name);
     if (!visible.empty()) {
       EXPECT_EQ(WordOf(param.verdict), visible) << param.name;
+      // What arrives wrong is listed under where it shows.
+      EXPECT_EQ(param.consequence, visible == "UPSTREAM") << param.name;
+      if (param.consequence) EXPECT_NE(Expected(param.cause), nullptr) << param.cause;
     } else if (expected && decidable) {
       ExpectMechanism(*expected, param);
     } else {
