@@ -52,15 +52,34 @@ absl::StatusOr<lint::Statements> StatementsOf(const std::string& dir) {
   return lint::StateParameters(manifests, {});
 }
 
-absl::StatusOr<capture::Audit> AuditOf(const std::string& dir, const AuditFlags& flags) {
+// What the modules say, or nothing: what cannot be read is the audit's to say.
+std::optional<lint::Statements> ModulesOf(const std::string& dir, const AuditFlags& flags) {
+  if (flags.no_modules) return std::nullopt;
+  absl::StatusOr<lint::Statements> statements = StatementsOf(dir);
+  if (!statements.ok()) return std::nullopt;
+  return *std::move(statements);
+}
+
+absl::StatusOr<capture::Audit> AuditOf(const std::string& dir, const AuditFlags& flags,
+                                       const std::optional<lint::Statements>& modules) {
   capture::ClassHints hints;
-  if (!flags.no_modules) {
-    // What cannot be read is the audit's to say.
-    if (const auto statements = StatementsOf(dir); statements.ok())
-      hints = lint::HintsOf(*statements);
-  }
+  if (modules) hints = lint::HintsOf(*modules);
   return capture::AuditCapture(
-      dir, {.hints = &hints, .rtol = flags.rtol, .against = flags.against});
+      dir,
+      {.hints = &hints, .rtol = flags.rtol, .against = flags.against, .explain = flags.explain});
+}
+
+// The cure that the proof of the modules gives a parameter, where it sees the same fault.
+void AddCures(const lint::Statements& modules, ScenarioResult& result) {
+  for (Finding& finding : result.findings) {
+    const auto statement = modules.params.find(finding.verdict.param);
+    if (statement == modules.params.end() || !statement->second.cure) continue;
+    if (statement->second.proof.mechanism != finding.verdict.mechanism) continue;
+    finding.cure = CureTrial{.text = statement->second.cure->text,
+                             .tried = true,
+                             .right_in_proof = true,
+                             .result = "right, in the proof of its modules"};
+  }
 }
 
 // The smallest scenario that shows what was found, written and run.
@@ -69,7 +88,7 @@ int WriteScenario(const AuditFlags& flags, Context& context) {
     return Complain(absl::InvalidArgumentError("--to-scenario writes one file; give one DIR"),
                     context);
   const std::string& dir = flags.dirs[0];
-  const auto audit = AuditOf(dir, flags);
+  const auto audit = AuditOf(dir, flags, ModulesOf(dir, flags));
   if (!audit.ok()) return Complain(audit.status(), context);
   const auto statements = StatementsOf(dir);
   if (!statements.ok()) return Complain(statements.status(), context);
@@ -85,7 +104,7 @@ int WriteScenario(const AuditFlags& flags, Context& context) {
 
 int Explain(const AuditFlags& flags, Context& context) {
   for (const std::string& dir : flags.dirs) {
-    const absl::StatusOr<capture::Audit> audit = AuditOf(dir, flags);
+    const absl::StatusOr<capture::Audit> audit = AuditOf(dir, flags, ModulesOf(dir, flags));
     if (!audit.ok()) return Complain(audit.status(), context);
     const capture::AuditedParam* found = nullptr;
     std::vector<std::string> names;
@@ -121,9 +140,11 @@ int RunAudit(const AuditFlags& flags, Context& context) {
   Summary summary;
   for (const std::string& dir : flags.dirs) {
     const auto begin = std::chrono::steady_clock::now();
-    const absl::StatusOr<capture::Audit> audit = AuditOf(dir, flags);
+    const std::optional<lint::Statements> modules = ModulesOf(dir, flags);
+    const absl::StatusOr<capture::Audit> audit = AuditOf(dir, flags, modules);
     if (!audit.ok()) return Complain(audit.status(), context);
     ScenarioResult result = capture::ResultOf(*audit, flags.strict);
+    if (modules) AddCures(*modules, result);
     result.reproduce = ReplayLine(dir, flags, context);
     result.elapsed_us =
         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();

@@ -58,6 +58,11 @@ class AuditConsoleReporter : public Reporter {
     if (!verdict.possible.empty())
       out_ << "    it may also be " << absl::StrJoin(verdict.possible, " or ") << "; what would "
            << "decide: " << verdict.decides << '\n';
+    if (!group.cures.empty()) {
+      out_ << "    cure: " << group.cures.front();
+      if (group.cures.size() > 1) out_ << ", and " << group.cures.size() - 1 << " more like it";
+      out_ << " (" << TrialText(*group.first->cure) << ")\n";
+    }
     if (!verdict.affected.empty())
       out_ << "    inherited by " << verdict.affected.size() << ": "
            << ListText(verdict.affected, kMaxParams) << '\n';

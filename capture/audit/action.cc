@@ -8,9 +8,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "capture/audit/combinations.h"
 #include "capture/audit/foreign_terms.h"
 #include "capture/audit/sample.h"
-#include "verify/directions.h"
 #include "verify/recover.h"
 
 namespace sumonce::capture {
@@ -19,12 +19,6 @@ namespace {
 using Kind = Action::Kind;
 using Columns = std::vector<std::vector<double>>;
 using Span = std::span<const double>;
-
-// x as a multiple of y: the best one, and whether every element agrees.
-struct Multiple {
-  double lambda = 0;
-  bool fits = false;
-};
 
 double Dot(Span x, Span y) {
   double sum = 0;
@@ -55,16 +49,13 @@ class ActionFinder {
     if (actions_.empty()) PerRankMultiple(geometry_.tensor > 1);
     if (actions_.empty() && geometry_.tensor > 1) PerRankMultiple(false);
     if (actions_.empty()) Permuted();
-    if (actions_.empty()) Combination();
-    if (actions_.empty()) SUMONCE_RETURN_IF_ERROR(Microbatches());
-    if (actions_.empty()) SUMONCE_RETURN_IF_ERROR(EarlierStep());
-    if (actions_.empty()) {
-      SUMONCE_ASSIGN_OR_RETURN(std::optional<Action> foreign, FindForeignTerms(inputs_, sample_));
-      if (foreign) actions_.push_back(*std::move(foreign));
-    }
-    if (actions_.empty()) {
-      SUMONCE_ASSIGN_OR_RETURN(std::optional<Action> swapped, FindSwappedTerm(inputs_, sample_));
-      if (swapped) actions_.push_back(*std::move(swapped));
+    if (std::optional<Action> found;
+        actions_.empty() && (found = FindCombination(inputs_, sample_)))
+      actions_.push_back(*std::move(found));
+    for (auto* find : {FindMicrobatches, FindEarlierStep, FindForeignTerms, FindSwappedTerm}) {
+      if (!actions_.empty()) break;
+      SUMONCE_ASSIGN_OR_RETURN(std::optional<Action> found, find(inputs_, sample_));
+      if (found) actions_.push_back(*std::move(found));
     }
     if (actions_.empty()) Unexplained();
     return std::move(actions_);
@@ -328,115 +319,6 @@ class ActionFinder {
                                                     RanksText(where))}});
       return;
     }
-  }
-
-  // Coefficients of f in some columns; nothing if some holder's is no combination of them.
-  std::optional<Columns> Combine(const std::vector<Span>& columns) const {
-    const Directions directions(columns, sample_.bound());
-    Columns rows;
-    for (int h = 0; h < holders(); ++h) {
-      std::vector<double> row = directions.Nearest(sample_.finalized[h]);
-      for (int64_t i = 0; i < sample_.count; ++i) {
-        double sum = 0, magnitude = sample_.sum_magnitude[i];
-        for (size_t s = 0; s < row.size(); ++s) {
-          sum += row[s] * columns[s][i];
-          magnitude += std::fabs(row[s] * columns[s][i]);
-        }
-        if (!(std::fabs(sum - sample_.finalized[h][i]) <= 4 * sample_.relative * magnitude))
-          return std::nullopt;
-      }
-      rows.push_back(std::move(row));
-    }
-    return rows;
-  }
-
-  // As many columns as elements explain everything, and so nothing.
-  bool Enough(size_t columns) const {
-    return sample_.count > 2 * static_cast<int64_t>(columns) && columns <= 64;
-  }
-
-  void Combination() {
-    if (!Enough(holders())) return;
-    std::vector<Span> columns(sample_.contribution.begin(), sample_.contribution.end());
-    const std::optional<Columns> rows = Combine(columns);
-    if (!rows) return;
-    Action action{.kind = Kind::kMixture};
-    for (int h = 0; h < holders(); ++h) {
-      std::vector<std::string> terms;
-      for (int s = 0; s < holders(); ++s) {
-        const double c = (*rows)[h][s];
-        if (std::fabs(c) < 1e-3) continue;
-        if (sample_.tensor[s] != sample_.tensor[h]) action.crosses_tensor = true;
-        terms.push_back(absl::StrFormat("%.4g of rank %d's", c, RankOf(s)));
-      }
-      if (h < 8)
-        action.evidence.push_back(absl::StrCat(
-            "rank ", RankOf(h), " holds ", terms.empty() ? "nothing" : absl::StrJoin(terms, " + "),
-            " contribution, times what a right sum gives each"));
-    }
-    actions_.push_back(std::move(action));
-  }
-
-  absl::Status Microbatches() {
-    std::vector<Columns> terms;
-    for (const std::string& kind : inputs_.step->kinds()) {
-      if (!kind.starts_with("contribution@")) continue;
-      SUMONCE_ASSIGN_OR_RETURN(Columns values,
-                               SampleKind(*inputs_.step, geometry_, *inputs_.measure, kind));
-      for (const std::vector<double>& value : values) {
-        if (value.empty()) return absl::OkStatus();
-      }
-      terms.push_back(std::move(values));
-    }
-    std::vector<Span> columns;
-    for (const Columns& microbatch : terms)
-      columns.insert(columns.end(), microbatch.begin(), microbatch.end());
-    if (terms.size() < 2 || !Enough(columns.size())) return absl::OkStatus();
-    const std::optional<Columns> rows = Combine(columns);
-    if (!rows) return absl::OkStatus();
-    Action action{.kind = Kind::kLost, .axis = geometry_.data_axis};
-    for (int h = 0; h < holders() && h < 8; ++h) {
-      std::vector<std::string> parts;
-      for (size_t m = 0; m < terms.size(); ++m) {
-        for (int s = 0; s < holders(); ++s) {
-          const double c = (*rows)[h][m * holders() + s];
-          if (std::fabs(c) > 1e-3)
-            parts.push_back(absl::StrFormat("%.4g of rank %d's microbatch %d", c, RankOf(s), m));
-        }
-      }
-      action.evidence.push_back(
-          absl::StrCat("rank ", RankOf(h), " holds ", absl::StrJoin(parts, " + ")));
-    }
-    actions_.push_back(std::move(action));
-    return absl::OkStatus();
-  }
-
-  absl::Status EarlierStep() {
-    if (inputs_.previous == nullptr) return absl::OkStatus();
-    ParamGeometry earlier = geometry_;
-    for (Holder& holder : earlier.holders) {
-      if (!inputs_.previous->Has(holder.rank)) return absl::OkStatus();
-      holder.param = inputs_.previous->ParamNumber(inputs_.step->params()[holder.param]);
-      if (holder.param < 0) return absl::OkStatus();
-    }
-    std::vector<Span> columns(sample_.contribution.begin(), sample_.contribution.end());
-    std::vector<Columns> kept;
-    for (const char* kind : {"finalized", "contribution"}) {
-      SUMONCE_ASSIGN_OR_RETURN(Columns values,
-                               SampleKind(*inputs_.previous, earlier, *inputs_.measure, kind));
-      for (const std::vector<double>& value : values) {
-        if (value.empty()) return absl::OkStatus();
-      }
-      kept.push_back(std::move(values));
-    }
-    for (const Columns& values : kept) columns.insert(columns.end(), values.begin(), values.end());
-    if (!Enough(columns.size()) || !Combine(columns)) return absl::OkStatus();
-    actions_.push_back(
-        {.kind = Kind::kStale,
-         .evidence = {absl::StrCat("with the gradients of step ", inputs_.previous->step(),
-                                   " as further terms it is a combination, without "
-                                   "them it is none")}});
-    return absl::OkStatus();
   }
 
   void Unexplained() {

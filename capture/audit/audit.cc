@@ -43,7 +43,7 @@ class Auditor {
     }
     for (auto& [name, course] : courses_) {
       AuditedParam param = Combine(course.geometry, course.judgements);
-      param.story = StoryOf(course);
+      if (Explained(course.geometry)) param.story = StoryOf(course);
       // Names that are tied have one verdict.
       for (const std::string& own_name : course.geometry.names) {
         param.name = param.verdict.param = own_name;
@@ -66,6 +66,11 @@ class Auditor {
     if (options_.hints == nullptr) return nullptr;
     const auto hint = options_.hints->find(name);
     return hint == options_.hints->end() ? nullptr : &hint->second;
+  }
+
+  bool Explained(const ParamGeometry& geometry) const {
+    const std::vector<std::string>& names = geometry.names;
+    return std::find(names.begin(), names.end(), options_.explain) != names.end();
   }
 
   absl::Status AddStep(const Step& step, const Step* previous) {
@@ -169,6 +174,7 @@ class Auditor {
         inputs.geometry = &geometries[i];
         inputs.hint = HintOf(geometries[i].name());
         inputs.first_step = !known;
+        inputs.all_lines = Explained(geometries[i]);
         if (known) inputs.replicated = course->second.replicated;
         absl::StatusOr<ParamJudgement> judgement = JudgeParam(inputs);
         if (judgement.ok()) {

@@ -22,6 +22,7 @@ struct AuditOptions {
   const ClassHints* hints = nullptr;  // null: the classes come from the numbers alone
   std::optional<double> rtol;
   std::string against;  // a capture folder of the same steps under another mesh; empty: none
+  std::string explain;  // a parameter whose story is told
   int threads = 2;
 };
 
@@ -39,7 +40,7 @@ struct AuditedParam {
   std::string not_compared;
   // Rank and norm of its finalized gradient, in the step that decided; and over the reference's.
   std::vector<std::pair<int, double>> norms, ratios;
-  std::vector<std::string> story;  // --explain: step by step
+  std::vector<std::string> story;  // AuditOptions::explain: step by step
 };
 
 struct Audit {

@@ -232,6 +232,14 @@ TEST(AuditRanks, AParameterThatOneRankLacksIsTold) {
   EXPECT_THAT(verdict.evidence, testing::Contains(HasSubstr("rank 1 should hold it by the mesh")));
 }
 
+// Shards that changed places between ranks: the right numbers, on the wrong rank.
+TEST(AuditRanks, ShardsOfOtherRanksAreTold) {
+  Capture capture("averaged-complete-right");
+  const std::string param = "decoder.layers.1.mlp.linear_fc2.weight";
+  std::swap(capture.Values(0, "finalized/" + param), capture.Values(1, "finalized/" + param));
+  EXPECT_EQ(capture.VerdictOf(param).mechanism, Mechanism::kWrongShard);
+}
+
 // Ranks of other runs, steps or meshes are left out, by name.
 TEST(AuditRanks, ContradictionsAreFaults) {
   const std::pair<const char*, const char*> kChanges[] = {

@@ -127,6 +127,9 @@ TEST_P(CaptureTest, Alone) {
     const json* expected = Expected(param.name);
     if (!visible.empty()) {
       EXPECT_EQ(WordOf(param.verdict), visible) << param.name;
+      // What arrives wrong is listed under where it shows.
+      EXPECT_EQ(param.consequence, visible == "UPSTREAM") << param.name;
+      if (param.consequence) EXPECT_NE(Expected(param.cause), nullptr) << param.cause;
     } else if (expected && decidable) {
       ExpectMechanism(*expected, param);
     } else {
@@ -181,6 +184,36 @@ TEST_P(CaptureTest, StepsAreStacked) {
   for (const AuditedParam& param : AuditOf("").params)
     EXPECT_NE(param.verdict.outcome, Outcome::kNoEvidence) << param.name;
 }
+
+// A reference need not be unsharded: the same model and data on tp 2, on experts spread otherwise,
+// with sections cut apart.
+class OtherMeshTest : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(OtherMeshTest, GivesTheVerdictsOfTheUnshardedRun) {
+  const std::string captures = SUMONCE_TEST_DATA "/captures/";
+  const auto [name, other] = GetParam();
+  const Audit whole =
+      AuditCapture(captures + name, {.against = captures + name + "/reference"}).value();
+  const Audit sharded = AuditCapture(captures + name, {.against = captures + other}).value();
+  ASSERT_EQ(sharded.params.size(), whole.params.size());
+  int wrong = 0;
+  for (size_t i = 0; i < whole.params.size(); ++i) {
+    const AuditedParam& found = sharded.params[i];
+    EXPECT_TRUE(found.against) << found.name << ": " << found.not_compared;
+    EXPECT_EQ(found.verdict.outcome, whole.params[i].verdict.outcome) << found.name;
+    EXPECT_EQ(found.verdict.mechanism, whole.params[i].verdict.mechanism) << found.name;
+    wrong += found.verdict.outcome == Outcome::kWrong ? 1 : 0;
+  }
+  EXPECT_GT(wrong, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, OtherMeshTest,
+    testing::Values(std::pair("lora-replica-warm-bug", "lora-sp-off-averaged-right"),
+                    std::pair("lora-replica-averaged-bug", "lora-te-linear-norm-right"),
+                    std::pair("gdn-out-norm-sp-off-tp2-bug", "gdn-upstream-sp-on-tp2"),
+                    std::pair("moe-tp2-ep1-etp1-bug", "moe-tp2-ep2-etp1-right"),
+                    std::pair("mla-te-sp-off-bug", "mla-te-sp-on-0.19-right")));
 
 INSTANTIATE_TEST_SUITE_P(All, CaptureTest, testing::ValuesIn(Cases()), [](const auto& info) {
   std::string name = info.param;

@@ -11,6 +11,8 @@
 namespace sumonce::capture {
 namespace {
 
+constexpr char kDigits[] = "0123456789";
+
 // One copy of a parameter: its number on one pipeline stage (and, for experts, one ep coordinate).
 struct Copy {
   int param = 0;
@@ -166,9 +168,15 @@ std::string KindOf(const std::string& name) {
   size_t begin = 0;
   while (begin <= name.size()) {
     const size_t end = std::min(name.find('.', begin), name.size());
-    const std::string part = name.substr(begin, end - begin);
-    const bool number = !part.empty() && part.find_first_not_of("0123456789") == part.npos;
-    absl::StrAppend(&kind, begin == 0 ? "" : ".", number ? "*" : part);
+    std::string part = name.substr(begin, end - begin);
+    const bool number = !part.empty() && part.find_first_not_of(kDigits) == part.npos;
+    // Grouped experts: weight0, weight1, ...
+    const size_t letters = part.find_last_not_of(kDigits) + 1;
+    const bool of_group = end == name.size() && (part.substr(0, letters) == "weight" ||
+                                                 part.substr(0, letters) == "bias");
+    if (number) part = "*";
+    if (of_group && letters < part.size()) part = part.substr(0, letters) + "*";
+    absl::StrAppend(&kind, begin == 0 ? "" : ".", part);
     begin = end + 1;
   }
   return kind;

@@ -55,7 +55,8 @@ struct ParamGeometry {
   Axis tensor_axis() const { return expert ? Axis::kEtp : Axis::kTp; }
 };
 
-// "decoder.layers.*.mlp.linear_fc1.weight": whole numbers between dots become '*'.
+// "decoder.layers.*.mlp.linear_fc1.weight": whole numbers between dots become '*', and the number
+// of a grouped expert ("weight12").
 std::string KindOf(const std::string& name);
 
 // Whether a name is an expert's: Megatron's module `experts`.

@@ -44,7 +44,6 @@ class ParamJudge {
     if (!measure_.not_finite.empty()) return NotFinite();
     if (measure_.contributions_missing) return WithoutContributions();
     judgement_.over_tensor = measure_.over_tensor;
-    judgement_.weights_equal = measure_.weights.known && measure_.weights.equal;
     judgement_.replicas_part = measure_.finalized_copies == Likeness::kUnequal;
     std::optional<ReferenceFigures> figures;
     if (inputs_.reference != nullptr && !probed_) {
@@ -400,7 +399,13 @@ class ParamJudge {
 }  // namespace
 
 absl::StatusOr<ParamJudgement> JudgeParam(const JudgeInputs& inputs) {
-  return ParamJudge(inputs).Run();
+  absl::StatusOr<ParamJudgement> judgement = ParamJudge(inputs).Run();
+  if (!judgement.ok() || inputs.all_lines || !judgement->no_statement.empty()) return judgement;
+  const bool right = std::all_of(
+      judgement->conclusions.begin(), judgement->conclusions.end(),
+      [](const Conclusion& conclusion) { return conclusion.outcome == Outcome::kRight; });
+  if (right) judgement->per_rank = judgement->class_evidence = {};
+  return judgement;
 }
 
 }  // namespace sumonce::capture

@@ -35,7 +35,6 @@ struct ParamJudgement {
   Likeness over_tensor = Likeness::kUnknown;
   bool parted_after = false;           // and after it
   bool weights_drifted = false;        // copies of one weight differ before this step
-  bool weights_equal = false;          // known to be equal
   std::vector<HolderFigures> figures;  // by holder
   bool against = false;                // compared with a reference
   std::string not_compared;            // why not, although one was given
@@ -52,6 +51,7 @@ struct JudgeInputs {
   const ClassHint* hint = nullptr;
   const Reference* reference = nullptr;  // of this step; null: none, or not comparable any more
   bool first_step = true;  // the first captured one: weights there tell replicas from shards
+  bool all_lines = false;  // also per_rank and class_evidence of what is right
   std::optional<bool> replicated;  // known from an earlier step
 };
 

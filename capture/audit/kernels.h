@@ -32,6 +32,14 @@ inline double SumOfSquaredDifferences(const double* x, const double* y, int64_t 
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
+inline void TakeMagnitudes(const double* x, int64_t count, double* magnitude) {
+  for (int64_t i = 0; i < count; ++i) magnitude[i] = std::fabs(x[i]);
+}
+
+inline void AddTo(double* sum, const double* x, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += x[i];
+}
+
 // sum += x, magnitude += |x|.
 inline void AddTerm(const double* x, int64_t count, double* sum, double* magnitude) {
   for (int64_t i = 0; i < count; ++i) {

@@ -9,13 +9,14 @@
 #include "base/status.h"
 #include "capture/audit/kernels.h"
 #include "capture/audit/measure_lines.h"
+#include "capture/audit/weights.h"
 
 namespace sumonce::capture {
 namespace {
 
 constexpr int64_t kChunkDoubles = 1 << 20;  // of c, and as many of f
 constexpr int64_t kMinChunk = 256;
-constexpr int64_t kWeightBytes = 1 << 20;  // of a weight, compared at once
+constexpr int64_t kAheadElements = 1 << 20;
 constexpr int64_t kMaxChunk = 1 << 15;
 
 double Smallest(DType dtype) {
@@ -33,10 +34,31 @@ double Smallest(DType dtype) {
   }
 }
 
+// The elements at hand, kept from one parameter to the next: taking memory anew costs more than the
+// sums do.
+struct Room {
+  std::vector<double> contribution, finalized, own_sum, own_magnitude, sum, magnitude,
+      term_magnitude;
+
+  static Room& OfThread() {
+    thread_local Room room;
+    return room;
+  }
+  void Grow(int holders, int tensor, int64_t chunk) {
+    const auto grow = [chunk](std::vector<double>& values, int times) {
+      const size_t size = static_cast<size_t>(times) * chunk;
+      if (values.size() < size) values.resize(size);
+    };
+    for (std::vector<double>* values : {&contribution, &finalized}) grow(*values, holders);
+    for (std::vector<double>* values : {&own_sum, &own_magnitude}) grow(*values, tensor);
+    for (std::vector<double>* values : {&sum, &magnitude, &term_magnitude}) grow(*values, 1);
+  }
+};
+
 // What is known of one holder's tensors.
 struct Source {
   const TensorFile* file = nullptr;  // null: absent
-  StoredTensor contribution, finalized, weight, weight_after;
+  StoredTensor contribution, finalized;
   int64_t owned_begin = 0, owned_end = 0;
   int64_t finalized_begin = 0;  // the element of the parameter that f begins with
 };
@@ -69,7 +91,7 @@ Likeness AlongAxis::Result(const std::vector<double>& squares, const LikenessLim
 class Measurer {
  public:
   Measurer(const Step& step, const ParamGeometry& geometry, const MeasureOptions& options)
-      : step_(step), geometry_(geometry), options_(options) {}
+      : step_(step), geometry_(geometry), options_(options), room_(Room::OfThread()) {}
 
   absl::StatusOr<Measure> Run() {
     FindSources();
@@ -78,21 +100,21 @@ class Measurer {
     for (int64_t begin = 0; begin < measure_.elements; begin += chunk_)
       SUMONCE_RETURN_IF_ERROR(Process(begin, std::min(chunk_, measure_.elements - begin)));
     Conclude();
-    SUMONCE_RETURN_IF_ERROR(CompareWeights(&Source::weight, measure_.weights));
-    SUMONCE_RETURN_IF_ERROR(CompareWeights(&Source::weight_after, measure_.weights_after));
+    SUMONCE_RETURN_IF_ERROR(
+        CompareWeights(step_, geometry_, "weight", measure_.elements, measure_.weights));
+    SUMONCE_RETURN_IF_ERROR(CompareWeights(step_, geometry_, "weight_after", measure_.elements,
+                                           measure_.weights_after));
     return std::move(measure_);
   }
 
  private:
   int holders() const { return geometry_.count(); }
-  double* C(int holder) { return c_.data() + holder * chunk_; }
-  double* F(int holder) { return f_.data() + holder * chunk_; }
+  double* C(int holder) { return room_.contribution.data() + holder * chunk_; }
+  double* F(int holder) { return room_.finalized.data() + holder * chunk_; }
 
   void FindSources() {
     const int contribution = step_.KindNumber(options_.contribution);
     const int finalized = step_.KindNumber(options_.finalized);
-    const int weight = step_.KindNumber("weight");
-    const int weight_after = step_.KindNumber("weight_after");
     sources_.resize(holders());
     measure_.holders.resize(holders());
     std::vector<std::string> shapes;
@@ -103,8 +125,6 @@ class Measurer {
       source.file = &step_.file(holder.rank);
       source.contribution = step_.Find(holder.rank, holder.param, contribution);
       source.finalized = step_.Find(holder.rank, holder.param, finalized);
-      source.weight = step_.Find(holder.rank, holder.param, weight);
-      source.weight_after = step_.Find(holder.rank, holder.param, weight_after);
       const bool has_contribution = source.contribution.present();
       if (!has_contribution) measure_.contributions_missing = true;
       const std::vector<int64_t> shape =
@@ -148,12 +168,7 @@ class Measurer {
     const int h = holders();
     chunk_ = std::clamp(kChunkDoubles / std::max(h, 1), kMinChunk, kMaxChunk);
     chunk_ = std::min(chunk_, std::max<int64_t>(measure_.elements, 1));
-    c_.resize(static_cast<size_t>(h) * chunk_);
-    f_.resize(static_cast<size_t>(h) * chunk_);
-    own_sum_.resize(static_cast<size_t>(geometry_.tensor) * chunk_);
-    own_magnitude_.resize(own_sum_.size());
-    sum_.resize(chunk_);
-    magnitude_.resize(chunk_);
+    room_.Grow(h, geometry_.tensor, chunk_);
     c_square_.assign(h, 0);
     f_square_.assign(h, 0);
     // Bases along each axis: the first present holder that differs in that coordinate only.
@@ -194,7 +209,9 @@ class Measurer {
       if (!sources_[holder].file || !sources_[holder].contribution.present())
         complete_own_[geometry_.TensorOf(holder)] = false;
     }
-    complete_ = std::all_of(complete_own_.begin(), complete_own_.end(), [](bool c) { return c; });
+    const bool complete =
+        std::all_of(complete_own_.begin(), complete_own_.end(), [](bool c) { return c; });
+    wants_sum_ = complete && geometry_.tensor > 1 && geometry_.cut != CutKnown::kShard;
     if (geometry_.cut != CutKnown::kShard && geometry_.tensor > 1) lines_.Prepare(measure_.shape);
     SetBounds();
   }
@@ -213,15 +230,32 @@ class Measurer {
                bound(1, 1), bound(kappa, 1)};
   }
 
+  // The next pieces of every tensor, so that a disk is busy while the processor is.
+  void ReadAhead(int64_t begin) {
+    if (begin < ahead_) return;
+    const int64_t from = std::max(begin, ahead_);
+    ahead_ = begin + kAheadElements;
+    for (const Source& source : sources_) {
+      if (!source.file) continue;
+      for (const StoredTensor* tensor : {&source.contribution, &source.finalized}) {
+        const int64_t size = SizeOf(tensor->dtype);
+        const int64_t count = std::min(from + 2 * kAheadElements, tensor->count) - from;
+        if (tensor->present() && count > 0)
+          source.file->WillRead(tensor->offset + from * size, count * size);
+      }
+    }
+  }
+
   absl::Status Process(int64_t begin, int64_t count) {
+    ReadAhead(begin);
     for (int h = 0; h < holders(); ++h) {
       const Source& source = sources_[h];
       if (!source.file) continue;
       if (source.contribution.present())
         SUMONCE_RETURN_IF_ERROR(source.file->Read(source.contribution, begin, count, C(h)));
-      std::fill(F(h), F(h) + count, 0.0);
       const int64_t first = std::max(begin, source.owned_begin);
       const int64_t last = std::min(begin + count, source.owned_end);
+      if (last - first < count) std::fill_n(F(h), count, 0.0);
       if (first < last) {
         SUMONCE_RETURN_IF_ERROR(source.file->Read(source.finalized, first - source.finalized_begin,
                                                   last - first, F(h) + (first - begin)));
@@ -285,22 +319,33 @@ class Measurer {
     add(f_along_rest_, finalized);
   }
 
+  // One term alone is its own sum.
+  bool one_term() const { return geometry_.copies * geometry_.data == 1; }
+  const double* Own(int t) { return one_term() ? C(t) : room_.own_sum.data() + t * chunk_; }
+  double* OwnMagnitude(int t) { return room_.own_magnitude.data() + t * chunk_; }
+
   void Sum(int64_t count) {
-    std::fill(own_sum_.begin(), own_sum_.end(), 0.0);
-    std::fill(own_magnitude_.begin(), own_magnitude_.end(), 0.0);
+    if (!one_term()) {
+      for (int t = 0; t < geometry_.tensor; ++t) {
+        std::fill_n(room_.own_sum.data() + t * chunk_, count, 0.0);
+        std::fill_n(OwnMagnitude(t), count, 0.0);
+      }
+    }
     for (int h = 0; h < holders(); ++h) {
       if (!sources_[h].contribution.present()) continue;
-      const int64_t at = geometry_.TensorOf(h) * chunk_;
-      AddTerm(C(h), count, own_sum_.data() + at, own_magnitude_.data() + at);
-    }
-    if (!complete_) return;
-    std::copy_n(own_sum_.begin(), count, sum_.begin());
-    std::copy_n(own_magnitude_.begin(), count, magnitude_.begin());
-    for (int t = 1; t < geometry_.tensor; ++t) {
-      for (int64_t i = 0; i < count; ++i) {
-        sum_[i] += own_sum_[t * chunk_ + i];
-        magnitude_[i] += own_magnitude_[t * chunk_ + i];
+      const int t = geometry_.TensorOf(h);
+      if (one_term()) {
+        TakeMagnitudes(C(h), count, OwnMagnitude(t));
+      } else {
+        AddTerm(C(h), count, room_.own_sum.data() + t * chunk_, OwnMagnitude(t));
       }
+    }
+    if (!wants_sum_) return;
+    std::copy_n(Own(0), count, room_.sum.begin());
+    std::copy_n(OwnMagnitude(0), count, room_.magnitude.begin());
+    for (int t = 1; t < geometry_.tensor; ++t) {
+      AddTo(room_.sum.data(), Own(t), count);
+      AddTo(room_.magnitude.data(), OwnMagnitude(t), count);
     }
   }
 
@@ -315,17 +360,18 @@ class Measurer {
                                                       last - first, bounds_[static_cast<int>(fit)]);
     };
     const int t = geometry_.TensorOf(h);
-    if (complete_own_[t])
-      check(Fit::kOwn, own_sum_.data() + t * chunk_, own_magnitude_.data() + t * chunk_);
-    if (complete_) {
-      check(Fit::kSum, sum_.data(), magnitude_.data());
-      check(Fit::kAvg, sum_.data(), magnitude_.data());
+    if (complete_own_[t]) check(Fit::kOwn, Own(t), OwnMagnitude(t));
+    if (wants_sum_) {
+      check(Fit::kSum, room_.sum.data(), room_.magnitude.data());
+      check(Fit::kAvg, room_.sum.data(), room_.magnitude.data());
     }
-    if (!source.contribution.present()) return;
-    own_copy_.resize(chunk_);
-    for (int64_t i = first; i < last; ++i) own_copy_[i] = std::fabs(C(h)[i]);
-    if (misfits_[static_cast<int>(Fit::kRaw)] == 0) check(Fit::kRaw, C(h), own_copy_.data());
-    if (misfits_[static_cast<int>(Fit::kScaled)] == 0) check(Fit::kScaled, C(h), own_copy_.data());
+    if (one_term() || !source.contribution.present()) return;
+    const bool raw = misfits_[static_cast<int>(Fit::kRaw)] == 0;
+    const bool scaled = misfits_[static_cast<int>(Fit::kScaled)] == 0;
+    if (!raw && !scaled) return;
+    TakeMagnitudes(C(h), count, room_.term_magnitude.data());
+    if (raw) check(Fit::kRaw, C(h), room_.term_magnitude.data());
+    if (scaled) check(Fit::kScaled, C(h), room_.term_magnitude.data());
   }
 
   void Conclude() {
@@ -344,75 +390,17 @@ class Measurer {
       measure_.finalized_zero &= f_square_[h] == 0;
       const bool own = complete_own_[geometry_.TensorOf(h)];
       measure_.checked[static_cast<int>(Fit::kOwn)] += own ? 1 : 0;
-      measure_.checked[static_cast<int>(Fit::kSum)] += complete_ ? 1 : 0;
-      measure_.checked[static_cast<int>(Fit::kAvg)] += complete_ ? 1 : 0;
-      measure_.checked[static_cast<int>(Fit::kRaw)] += source.contribution.present() ? 1 : 0;
-      measure_.checked[static_cast<int>(Fit::kScaled)] += source.contribution.present() ? 1 : 0;
+      const bool term = source.contribution.present() && !one_term();
+      measure_.checked[static_cast<int>(Fit::kSum)] += wants_sum_ ? 1 : 0;
+      measure_.checked[static_cast<int>(Fit::kAvg)] += wants_sum_ ? 1 : 0;
+      measure_.checked[static_cast<int>(Fit::kRaw)] += term ? 1 : 0;
+      measure_.checked[static_cast<int>(Fit::kScaled)] += term ? 1 : 0;
     }
     for (int fit = 0; fit < kNumFits; ++fit)
       measure_.fits[fit] = measure_.checked[fit] > 0 && misfits_[fit] == 0;
     measure_.mismatched = misfits_[0];
-    if (complete_) measure_.mismatched = std::min({misfits_[0], misfits_[1], misfits_[2]});
+    if (wants_sum_) measure_.mismatched = std::min({misfits_[0], misfits_[1], misfits_[2]});
     lines_.Conclude(limits.equal * limits.equal, limits.unequal * limits.unequal, measure_);
-  }
-
-  // Weights are compared byte by byte: replicas are copies. Each with the first one at its place
-  // along the tensor axis, and those with one another.
-  using WeightOf = StoredTensor Source::*;
-  absl::Status CompareWeights(WeightOf weight, WeightFigures& figures) {
-    std::vector<const Source*> first_at(geometry_.tensor);
-    const Source* base = nullptr;
-    for (int h = 0; h < holders(); ++h) {
-      const Source& source = sources_[h];
-      if (!source.file) continue;
-      const StoredTensor& tensor = source.*weight;
-      if (!tensor.present() || tensor.count != measure_.elements) return absl::OkStatus();
-      if (base == nullptr) base = &source;
-      if (tensor.dtype != (base->*weight).dtype) return absl::OkStatus();
-      const Source*& first = first_at[geometry_.TensorOf(h)];
-      if (first == nullptr) first = &source;
-    }
-    if (base == nullptr || measure_.elements == 0) return absl::OkStatus();
-    figures.known = figures.constant = figures.equal = figures.copies_equal = true;
-    SUMONCE_RETURN_IF_ERROR(CheckConstant(*base, base->*weight, figures.constant));
-    for (int h = 0; h < holders(); ++h) {
-      const Source& source = sources_[h];
-      const Source* first = first_at[geometry_.TensorOf(h)];
-      if (!source.file || &source == first) continue;
-      SUMONCE_RETURN_IF_ERROR(CompareWeight(weight, source, *first, figures.copies_equal));
-    }
-    for (const Source* first : first_at) {
-      if (first != nullptr && first != base)
-        SUMONCE_RETURN_IF_ERROR(CompareWeight(weight, *first, *base, figures.equal));
-    }
-    figures.equal = figures.equal && figures.copies_equal;
-    return absl::OkStatus();
-  }
-
-  absl::Status CompareWeight(WeightOf weight, const Source& a, const Source& b, bool& equal) {
-    const int64_t all = (a.*weight).bytes();
-    std::vector<char> x(std::min(all, kWeightBytes)), y(x.size());
-    for (int64_t begin = 0; begin < all && equal; begin += kWeightBytes) {
-      const int64_t bytes = std::min(kWeightBytes, all - begin);
-      SUMONCE_RETURN_IF_ERROR(a.file->ReadBytes((a.*weight).offset + begin, bytes, x.data()));
-      SUMONCE_RETURN_IF_ERROR(b.file->ReadBytes((b.*weight).offset + begin, bytes, y.data()));
-      equal = std::memcmp(x.data(), y.data(), bytes) == 0;
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckConstant(const Source& source, const StoredTensor& weight, bool& constant) {
-    const int64_t all = weight.bytes();
-    const int64_t size = SizeOf(weight.dtype);
-    std::vector<char> first(size), bytes(std::min(all, kWeightBytes));
-    for (int64_t begin = 0; begin < all && constant; begin += kWeightBytes) {
-      const int64_t count = std::min(kWeightBytes, all - begin);
-      SUMONCE_RETURN_IF_ERROR(source.file->ReadBytes(weight.offset + begin, count, bytes.data()));
-      if (begin == 0) std::copy_n(bytes.begin(), size, first.begin());
-      for (int64_t at = 0; at < count && constant; at += size)
-        constant = std::memcmp(bytes.data() + at, first.data(), size) == 0;
-    }
-    return absl::OkStatus();
   }
 
   const Step& step_;
@@ -421,10 +409,11 @@ class Measurer {
   Measure measure_;
   std::vector<Source> sources_;
   bool any_owned_ = false;
-  bool complete_ = true;
   std::vector<bool> complete_own_;  // by place along the tensor axis: all its terms are there
   int64_t chunk_ = 1;
-  std::vector<double> c_, f_, own_sum_, own_magnitude_, sum_, magnitude_, own_copy_;
+  int64_t ahead_ = 0;  // the element up to which no new reading ahead is due
+  Room& room_;
+  bool wants_sum_ = false;  // over the tensor axis: it is complete, and not known to be cut
   std::vector<double> c_square_, f_square_;
   AlongAxis along_tensor_, f_along_tensor_, f_along_rest_;
   std::vector<AlongAxis> along_data_;
@@ -444,7 +433,8 @@ double RoundingBound(double roundoff, int terms) { return (terms + 4) * roundoff
 
 LikenessLimits LimitsFor(double roundoff) {
   if (roundoff <= 0x1p-20) return {.equal = 1e-4, .unequal = 1e-3};
-  return {.equal = 4 * roundoff, .unequal = 16 * roundoff};
+  // Contributions that are the same are computed the same: few roundings apart, in any type.
+  return {.equal = std::min(4 * roundoff, 0.02), .unequal = std::min(16 * roundoff, 0.1)};
 }
 
 }  // namespace sumonce::capture
