@@ -91,7 +91,7 @@ class Tape {
     size_t outer_length_;
   };
 
-  Value Run(std::shared_ptr<const Operation> operation, std::vector<Value> operands);
+  Value Run(std::shared_ptr<const Operation> operation, const std::vector<Value>& operands);
   Value Communicate(Collective collective, Value x);
   Value Multiply(Value x, const Scale& factor);  // times a monomial of group sizes, also backward
   Value Use(Param& param);                       // once per use: gradients are kept per use
