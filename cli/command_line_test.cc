@@ -262,7 +262,8 @@ TEST_F(CommandLine, UnknownWordsAreUsageErrorsWithSuggestions) {
 }
 
 TEST_F(CommandLine, HelpStartsWithTwoExamples) {
-  for (const char* verb : {"", "run", "prove", "list", "validate", "lint", "inspect", "diff", "doctor"}) {
+  for (const char* verb :
+       {"", "run", "prove", "list", "validate", "lint", "inspect", "diff", "doctor"}) {
     const Call call = Sumonce(*verb == '\0' ? std::vector<std::string>{"--help"}
                                             : std::vector<std::string>{verb, "--help"});
     EXPECT_EQ(call.status, 0) << verb;
@@ -333,6 +334,16 @@ TEST_F(CommandLine, OneFileForTwoReportsIsAUsageError) {
   EXPECT_EQ(call.status, 4);
   EXPECT_THAT(call.err, HasSubstr("report.json is named twice"));
   EXPECT_THAT(RanNames(), IsEmpty());
+}
+
+TEST_F(CommandLine, ReportNeverTakesThePlaceOfItsScenario) {
+  const std::string file = Path("area/one.textproto");
+  const std::string before = Read("area/one.textproto");
+  const Call call = Sumonce({"run", file, "--format", "json:" + file, "--force"});
+  EXPECT_EQ(call.status, 4);
+  EXPECT_THAT(call.err, HasSubstr("area/one.textproto: is a scenario of this run"));
+  EXPECT_EQ(Read("area/one.textproto"), before);
+  EXPECT_THAT(ran_, IsEmpty());
 }
 
 TEST_F(CommandLine, ReportFileIsNeverOverwrittenWithoutForce) {

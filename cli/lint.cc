@@ -1,11 +1,11 @@
 // sumonce lint: a real job's parameters before its first step, from a manifest.
 #include "capture/lint/lint.h"
-#include "capture/lint/scenario_text.h"
 
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "capture/lint/scenario_text.h"
 #include "cli/file_loop.h"
 #include "cli/report_loop.h"
 #include "cli/scenario_file.h"
@@ -56,7 +56,8 @@ int WriteScenario(const LintFlags& flags, const lint::LintOptions& options, Cont
   if (!manifests.ok()) return ComplainOf(manifests.status(), context);
   const auto statements = lint::StateParameters(*manifests, options.state);
   if (!statements.ok()) return ComplainOf(statements.status(), context);
-  const auto text = lint::ScenarioText(*statements, lint::FaultsOf(*statements), flags.manifests[0]);
+  const auto text =
+      lint::ScenarioText(*statements, lint::FaultsOf(*statements), flags.manifests[0]);
   if (!text.ok()) return ComplainOf(text.status(), context);
   return WriteAndRun(*text, flags.to_scenario, flags.output, context);
 }

@@ -132,7 +132,8 @@ int Run(const RunFlags& flags, Context& context) {
   };
   const auto report = [&] {
     CheckExports(options, selection);
-    if (!flags.save_trace.empty()) SaveTraces(flags.save_trace, selection, context.io.err);
+    if (!flags.save_trace.empty())
+      SaveTraces(flags.save_trace, flags.output.force, selection, context.io.err);
     if (!flags.save_capture.empty())
       SaveCaptures(flags.save_capture, flags.output.force, selection, context.io.err);
     return ReportAll(selection, {.output = flags.output, .judge = judge}, context);

@@ -234,7 +234,8 @@ data { loss_on { to: inf } from_file: "none.safetensors" }
                   HasSubstr(":8:27: error: param: \"*.nothing\" matches no trainable parameter"),
                   HasSubstr(":8:56: error: rank: 9, expected 0 to 4: the mesh has 5 ranks"),
                   HasSubstr(":9:18: error: to: inf, expected a finite number"),
-                  HasSubstr(":9:28: error: from_file: ")));
+                  HasSubstr(":9:28: error: from_file: brings its own loss mask beside loss_on"),
+                  HasSubstr("none.safetensors: no such file, expected a safetensors file")));
 }
 
 // A defect below the roundings would be RIGHT in numbers and unknown to the proof.

@@ -85,10 +85,11 @@ double StepDifference(const Param& param, const Mesh& mesh, Ranks ranks,
 std::vector<Miscounted> MiscountedByMarks(const ParamStore& params, NormType norm_type) {
   std::vector<Miscounted> miscounted;
   for (const Param& param : params.all()) {
-    const bool replicated = !param.shards.CutBy(Axis::kTp);
-    if (!param.requires_grad || param.marks.tensor_model_parallel != replicated) continue;
-    if (replicated && norm_type == NormType::kInf) continue;
-    miscounted.push_back({.param = param.name, .replicated = replicated});
+    const bool marked = param.marks.tensor_model_parallel;
+    if (!param.requires_grad || !(marked ? param.shards.CopiedOverTp() : param.shards.CutOverTp()))
+      continue;
+    if (marked && norm_type == NormType::kInf) continue;
+    miscounted.push_back({.param = param.name, .replicated = marked});
   }
   return miscounted;
 }
@@ -109,10 +110,9 @@ NormCheck CheckGradNorm(const Mesh& mesh, const OptimizerConfig& optimizer,
     const double counted = CountedOf(param, mesh, ranks, type).sum();
     // The same squares in another order.
     const double roundings = tolerance.gamma + 0x1p-52 * static_cast<double>(finalized.count() + 2);
-    const bool replicated = !param.shards.CutBy(Axis::kTp);
     if (std::fabs(counted - own.sum()) > roundings * std::max(counted, own.sum())) {
-      check.miscounted.push_back({.param = param.name, .replicated = replicated});
-    } else if (own.sum() == 0 || (type == NormType::kInf && !replicated)) {
+      check.miscounted.push_back({.param = param.name, .replicated = counted > own.sum()});
+    } else if (own.sum() == 0 || (type == NormType::kInf && param.shards.CutOverTp())) {
       check.unseen.push_back(param.name);
     }
   }

@@ -113,7 +113,7 @@ TEST(WriteTraces, ComesBackTheSame) {
   const auto set = RecordStep(recorded, recorded.defects);
   ASSERT_TRUE(set.ok()) << set.status();
   const std::string dir = absl::StrCat(::testing::TempDir(), "/recorded_step");
-  const absl::Status written = WriteTraces(*set, dir);
+  const absl::Status written = WriteTraces(*set, dir, true);
   ASSERT_TRUE(written.ok()) << written;
   const auto read = ReadTraces(dir);
   ASSERT_TRUE(read.ok()) << read.status();
