@@ -12,6 +12,8 @@ std::string ShownBy(const std::string& rule) {
   static const auto& shown = *new std::map<std::string, std::string>{
       {"data_parallel_mean", "dp/mean_of_cells"},
       {"data_parallel_sum", "dp/sum_dropped"},
+      {"expert_data_parallel_mean", "moe/expert_group_mean"},
+      {"expert_data_parallel_sum", "moe/expert_group_replica"},
       {"average_over_tp", "lora/averaged_complete"},
       {"sequence_parallel_sum", "lora/row_flag_missing"},
       {"qk_layernorm_sum", "norm/qk_layernorm"},
@@ -23,8 +25,8 @@ std::string ShownBy(const std::string& rule) {
 std::string FormulaOf(const FinalizeRule& rule) {
   if (rule.times_inverse_tokens) return "f = g / num_tokens";
   const std::string sum = absl::StrCat("sum over ", rule.group, " of g");
-  if (rule.map == Map::kAvg || rule.divide_by_group)
-    return absl::StrCat("f = (", sum, ") / ", rule.group);
+  const std::string divisor = rule.map == Map::kAvg ? rule.group : rule.divided_by;
+  if (!divisor.empty()) return absl::StrCat("f = (", sum, ") / ", divisor);
   return absl::StrCat("f = ", sum);
 }
 

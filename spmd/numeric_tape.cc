@@ -96,6 +96,13 @@ absl::StatusOr<GroupComms> GroupComms::Create(Communicator& world, const Mesh& m
   GroupComms comms;
   for (const Group& group : groups) {
     if (mesh.size(group) == 1 || comms.comms_.contains(group.name)) continue;
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& made) {
+      return made.atomic == group.atomic && comms.comms_.contains(made.name);
+    });
+    if (same != groups.end()) {
+      comms.comms_[group.name] = comms.comms_[same->name];
+      continue;
+    }
     const std::vector<int> ranks = mesh.Ranks(group, world.rank());
     const int color = *std::min_element(ranks.begin(), ranks.end());
     SUMONCE_ASSIGN_OR_RETURN(comms.comms_[group.name],

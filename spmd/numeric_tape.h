@@ -12,14 +12,15 @@ namespace sumonce {
 // none.
 class GroupComms {
  public:
-  // Collective over `world`: splits it for each group, in this order.
+  // Collective over `world`: splits it for each group, in this order; groups of the same ranks
+  // share a communicator, under the first one's name.
   static absl::StatusOr<GroupComms> Create(Communicator& world, const Mesh& mesh,
                                            const std::vector<Group>& groups);
   // NotFound for a group that was not made. `size` 1 groups return null.
   absl::StatusOr<Communicator*> Find(const Group& group) const;
 
  private:
-  std::map<std::string, std::unique_ptr<Communicator>> comms_;
+  std::map<std::string, std::shared_ptr<Communicator>> comms_;
 };
 
 // Runs `args` on a rank's array: the numeric twin of Apply. `dims` of the result follow from the

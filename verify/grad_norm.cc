@@ -108,7 +108,8 @@ NormCheck CheckGradNorm(const Mesh& mesh, const OptimizerConfig& optimizer,
     whole.Add(reference.params.at(param.name).finalized());
     const double counted = CountedOf(param, mesh, ranks, type).sum();
     // The same squares in another order.
-    const double roundings = tolerance.gamma + 0x1p-52 * static_cast<double>(finalized.count() + 2);
+    const double roundings =
+        tolerance.gamma + tolerance.rounding + 0x1p-52 * static_cast<double>(finalized.count() + 2);
     const bool replicated = !param.shards.CutBy(Axis::kTp);
     if (std::fabs(counted - own.sum()) > roundings * std::max(counted, own.sum())) {
       check.miscounted.push_back({.param = param.name, .replicated = replicated});

@@ -8,6 +8,7 @@
 #include "comm/errors.h"
 #include "spmd/whole.h"
 #include "verify/diagnose.h"
+#include "verify/drift.h"
 #include "verify/localize.h"
 
 namespace sumonce {
@@ -43,6 +44,8 @@ class Runner {
     clean_ = Prove(scenario_, {});
     run_.tolerance = DeriveTolerance(*clean_.tape, scenario_.data.microbatches, mesh_.world_size(),
                                      scenario_.data.fill == Fill::kExact);
+    run_.tolerance.rounding =
+        RoundingOf(scenario_.precision, scenario_.data.microbatches, mesh_.world_size());
     JudgeSteps();
     NameUpstream();
     NameMixedUse();
@@ -93,7 +96,7 @@ class Runner {
       const int step = run_.record.ranks[0][i].step;
       const Assembled assembled = AssembleWeights(scenario_, run_.record, i);
       if (!assembled.drifted.empty()) {
-        Drifted(step, assembled.drifted);
+        Drifted(i, assembled.drifted);
         return;
       }
       const SimResult reference =
@@ -105,7 +108,7 @@ class Runner {
       JudgeStep(i, reference.record.ranks[0][0], neighbour.record.ranks[0][0]);
     }
     const std::vector<std::string> parted = PartedAtTheEnd();
-    if (!parted.empty()) Drifted(scenario_.steps + 1, parted);
+    if (!parted.empty()) Drifted(steps, parted);
   }
 
   // `neighbour`: the reference from weights moved by gamma, which shows how much this model
@@ -117,8 +120,10 @@ class Runner {
       if (index > 0 && rank[index - 1].step + 1 == rank[index].step)
         compared.previous.push_back(&rank[index - 1]);
     }
-    DiagnoseInputs inputs{
-        .mesh = &mesh_, .sound_scale = run_.proof.sound_scale, .tolerance = run_.tolerance};
+    DiagnoseInputs inputs{.mesh = &mesh_,
+                          .sound_scale = run_.proof.sound_scale,
+                          .tolerance = run_.tolerance,
+                          .main_grad_dtype = scenario_.precision.main_grad_dtype()};
     for (const Param& param : model_.params().all()) {
       if (!param.requires_grad) continue;
       inputs.tolerance.amplification =
@@ -165,20 +170,36 @@ class Runner {
     return parted;
   }
 
-  void Drifted(int step, const std::vector<std::string>& params) {
-    for (const std::string& param : params) {
-      const auto found = run_.numbers.find(param);
+  // `index`: of the first recorded step that copies differ before; as many as were recorded: they
+  // differ behind the last.
+  void Drifted(size_t index, const std::vector<std::string>& params) {
+    for (const std::string& name : params) {
+      const auto found = run_.numbers.find(name);
       if (found == run_.numbers.end()) continue;
       Verdict& verdict = found->second;
-      const std::string text =
-          absl::StrCat("its copies part before step ", step, ": REPLICA_DRIFT");
-      verdict.evidence.push_back(text);
+      const Parting parting = PartingOf(index, *model_.params().Find(name));
+      verdict.evidence.push_back(absl::StrCat(parting.text, ": REPLICA_DRIFT"));
       verdict.consequences.push_back(Mechanism::kReplicaDrift);
       if (verdict.outcome != Outcome::kRight) continue;
       verdict.outcome = Outcome::kWrong;
       verdict.mechanism = Mechanism::kReplicaDrift;
-      verdict.step = step;
+      verdict.step = parting.step;
+      verdict.operation = parting.operation;
     }
+  }
+
+  // Steps that are not recorded leave out where: the next recorded one is named.
+  Parting PartingOf(size_t index, const Param& param) const {
+    std::vector<const StepRecord*> ranks;
+    for (const RankRecords& rank : run_.record.ranks) ranks.push_back(&rank[index - 1]);
+    if (index == run_.record.ranks[0].size() ||
+        ranks[0]->step + 1 == run_.record.ranks[0][index].step)
+      return FindParting(run_.proof, param, ranks);
+    const int next = run_.record.ranks[0][index].step;
+    return {
+        .step = next,
+        .operation = {},
+        .text = absl::StrCat("its copies part between step ", ranks[0]->step, " and step ", next)};
   }
 
   // No operation goes wrong against the program as it stands: then the program does, where the

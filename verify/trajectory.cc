@@ -38,7 +38,8 @@ TrajectoryResult CompareTrajectory(const Scenario& scenario, const RunRecord& re
   const SimResult reference = SimulateReference(scenario, start, 1, scenario.steps, SimOptions());
   SUMONCE_CHECK(reference.status.ok()) << reference.status;
   const SimResult moved = SimulateReference(
-      scenario, Perturbed(start, tolerance.gamma, scenario.seed), 1, scenario.steps, SimOptions());
+      scenario, Perturbed(start, tolerance.gamma + tolerance.rounding, scenario.seed), 1,
+      scenario.steps, SimOptions());
   double most = 0;
   for (const Param& param : model.params().all()) {
     if (!param.requires_grad) continue;

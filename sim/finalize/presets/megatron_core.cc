@@ -53,6 +53,14 @@ bool MeanLoss(const Param& param, const FinalizeConfig& config) {
 bool TokenLoss(const Param& param, const FinalizeConfig& config) {
   return param.marks.allreduce && config.per_token_loss;
 }
+// In the buffers of the experts, with the dense buffers' factor: 1/dp, not 1/edp
+// (distributed_data_parallel.py).
+bool ExpertMeanLoss(const Param& param, const FinalizeConfig& config) {
+  return !param.marks.allreduce && !config.per_token_loss;
+}
+bool ExpertTokenLoss(const Param& param, const FinalizeConfig& config) {
+  return !param.marks.allreduce && config.per_token_loss;
+}
 bool PerToken(const Param&, const FinalizeConfig& config) { return config.per_token_loss; }
 
 struct VersionedRule {
@@ -70,19 +78,40 @@ std::vector<VersionedRule> Table() {
        kNewest,
        "data_parallel",
        {.name = "data_parallel_mean",
-        .says = "all parameters: times 1/dp, summed over dp (mean-of-cells loss)",
+        .says = "all parameters but those marked allreduce=false: times 1/dp, summed over dp "
+                "(mean-of-cells loss)",
         .axes = dp,
         .group = "dp",
-        .divide_by_group = true,
+        .divided_by = "dp",
         .claims = MeanLoss}},
       {kOldest,
        kNewest,
        "data_parallel",
        {.name = "data_parallel_sum",
-        .says = "all parameters: summed over dp (per-token loss)",
+        .says = "all parameters but those marked allreduce=false: summed over dp (per-token loss)",
         .axes = dp,
         .group = "dp",
         .claims = TokenLoss}},
+      {kOldest,
+       kNewest,
+       "data_parallel",
+       {.name = "expert_data_parallel_mean",
+        .says =
+            "parameters marked allreduce=false: times 1/dp, summed over edp, the ranks that hold "
+            "the same experts (mean-of-cells loss)",
+        .axes = {Axis::kEdp},
+        .group = "edp",
+        .divided_by = "dp",
+        .claims = ExpertMeanLoss}},
+      {kOldest,
+       kNewest,
+       "data_parallel",
+       {.name = "expert_data_parallel_sum",
+        .says = "parameters marked allreduce=false: summed over edp, the ranks that hold the same "
+                "experts (per-token loss)",
+        .axes = {Axis::kEdp},
+        .group = "edp",
+        .claims = ExpertTokenLoss}},
       {13,
        kNewest,
        "tensor_parallel",
