@@ -19,7 +19,7 @@ std::string EvidenceOf(const Verdict& verdict) { return absl::StrJoin(verdict.ev
 
 // A factor on one rank below what a rounding may do: every gradient is right, and copies part.
 TEST(ReplicaDrift, AloneNamesStepAndOperation) {
-  Scenario scenario = testing::Shipped("gpt/position_embedding");
+  Scenario scenario = testing::Shipped("gpt/biases_and_positions");
   const std::string param = "embedding.position_embeddings.weight";
   scenario.steps = 3;
   const Edit scaled{.kind = ScaleEdit{.param = param, .factor = 1 + 0x1p-50, .ranks = {1}}};
@@ -49,7 +49,7 @@ TEST(ReplicaDrift, OfAMissingSumNamesTheUse) {
 
 // Steps that are not recorded are not looked into.
 TEST(ReplicaDrift, BetweenRecordedStepsNamesBoth) {
-  Scenario scenario = testing::Shipped("gpt/position_embedding");
+  Scenario scenario = testing::Shipped("gpt/biases_and_positions");
   const std::string param = "embedding.position_embeddings.weight";
   scenario.steps = 5;
   scenario.record_every = 2;
