@@ -51,7 +51,7 @@ const std::map<std::string, std::string>& Formulas() {
 }
 
 // A scenario whose model applies it; tests look.
-std::string ShownBy(const std::string& operation) {
+std::string ScenarioOfOperation(const std::string& operation) {
   static const auto& shown = *new std::map<std::string, std::string>{
       {"AddBias", "gpt/row_bias_flag_missing"},
       {"CausalConv", "gdn/upstream"},
@@ -70,7 +70,7 @@ std::string ShownBy(const std::string& operation) {
 
 // What must stand in front of it, by its declaration: where the proof loses a state at it, that is
 // missing.
-std::string CureOf(const OperationExample& example) {
+std::string CureOfOperation(const OperationExample& example) {
   const absl::StatusOr<Declaration> declared = example.operation->Declare(example.operands);
   if (!declared.ok()) return "";
   std::vector<std::string> parts;
@@ -118,9 +118,9 @@ std::vector<GlossaryEntry> GlossaryOfOperations() {
                             "computed by each rank on what it holds; what is neither summed nor "
                             "mixed may be cut",
                         .formula = formula == Formulas().end() ? "" : formula->second,
-                        .shown_by = ShownBy(name)};
+                        .shown_by = ScenarioOfOperation(name)};
     if (!examples.empty()) {
-      entry.cure = CureOf(examples.front());
+      entry.cure = CureOfOperation(examples.front());
       entry.details = DeclarationLines(examples.front());
     }
     entries.push_back(std::move(entry));

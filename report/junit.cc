@@ -131,7 +131,9 @@ class JunitReporter : public Reporter {
   static void AddProperties(const std::vector<Case>& cases, pugi::xml_node& suite) {
     pugi::xml_node properties;
     for (const Case& one : cases) {
-      for (const auto& [what, value] : {std::pair("seed", one.seed), {"digest", one.digest}}) {
+      const std::pair<const char*, std::string> values[] = {{"seed", one.seed},
+                                                            {"digest", one.digest}};
+      for (const auto& [what, value] : values) {
         if (value.empty()) continue;
         if (!properties) properties = suite.append_child("properties");
         pugi::xml_node property = properties.append_child("property");
