@@ -59,11 +59,18 @@ std::string ScenarioOfOperation(const std::string& operation) {
       {"DeltaRule", "gdn/upstream"},
       {"GatedNorm", "gdn/upstream"},
       {"GdnDecay", "gdn/upstream"},
+      {"Gelu", "gpt/activations"},
+      {"GeluTanh", "gpt/activations"},
+      {"JoinParts", "lora/sub_projections_flag_missing"},
       {"L2Norm", "gdn/upstream"},
       {"Product", "lora/dropout_and_bias"},
+      {"Regroup", "gqa/groups_shared"},
       {"ScaleBy", "moe/shared_expert"},
+      {"SigmoidGate", "moe/shared_expert"},
+      {"SquaredRelu", "gpt/activations"},
       {"TakeRange", "mla/rotary_key_unsummed"},
   };
+  if (operation == "DeltaState") return "";  // of a state that is handed on; no scenario does
   const auto found = shown.find(operation);
   return found == shown.end() ? "lora/all_targets" : found->second;
 }

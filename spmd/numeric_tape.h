@@ -12,15 +12,20 @@ namespace sumonce {
 // none.
 class GroupComms {
  public:
-  // Collective over `world`: splits it for each group, in this order; groups of the same ranks
-  // share a communicator, under the first one's name.
+  // Collective over `world`: splits it for each group, in this order.
   static absl::StatusOr<GroupComms> Create(Communicator& world, const Mesh& mesh,
                                            const std::vector<Group>& groups);
-  // NotFound for a group that was not made. `size` 1 groups return null.
+  // That of the group, else of another one of the same ranks; NotFound if neither was made.
   absl::StatusOr<Communicator*> Find(const Group& group) const;
 
  private:
-  std::map<std::string, std::shared_ptr<Communicator>> comms_;
+  struct Made {
+    Group group;
+    std::unique_ptr<Communicator> comm;
+  };
+  const Made* FindMade(const Group& group) const;
+
+  std::vector<Made> made_;
 };
 
 // Runs `args` on a rank's array: the numeric twin of Apply. `dims` of the result follow from the

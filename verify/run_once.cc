@@ -1,6 +1,7 @@
 #include "verify/run_once.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "base/digest.h"
@@ -44,8 +45,7 @@ class Runner {
     clean_ = Prove(scenario_, {});
     run_.tolerance = DeriveTolerance(*clean_.tape, scenario_.data.microbatches, mesh_.world_size(),
                                      scenario_.data.fill == Fill::kExact);
-    run_.tolerance.rounding =
-        RoundingOf(scenario_.precision, scenario_.data.microbatches, mesh_.world_size());
+    rounding_ = RoundingOf(scenario_.precision, scenario_.data.microbatches, mesh_.world_size());
     JudgeSteps();
     NameUpstream();
     NameMixedUse();
@@ -130,6 +130,8 @@ class Runner {
           RelativeDistance(reference.params.at(param.name).contribution,
                            neighbour.params.at(param.name).contribution);
       amplification_ = std::max(amplification_, inputs.tolerance.amplification);
+      if (rounding_ > 0) inputs.tolerance.rounding = RoundingOfTerms(compared, reference, param);
+      run_.tolerance.rounding = std::max(run_.tolerance.rounding, inputs.tolerance.rounding);
       Verdict verdict = DiagnoseParam(inputs, compared, param);
       const auto earlier = run_.numbers.find(param.name);
       // The first wrong step is the verdict; evidence of a later step replaces the absence of it.
@@ -139,6 +141,33 @@ class Runner {
       if (replaces) run_.numbers[param.name] = std::move(verdict);
     }
     if (index == 0 && scenario_.optimizer.clip_grad > 0) JudgeNorm(compared);
+  }
+
+  // What storing may change a parameter's gradient by, relative to its largest entry: terms that
+  // cancel are rounded before they do.
+  double RoundingOfTerms(const ComparedStep& compared, const StepRecord& reference,
+                         const Param& param) const {
+    const double largest = MaxAbs(reference.params.at(param.name).contribution);
+    if (largest == 0) return rounding_;
+    const Group tp = mesh_.GroupOf(Axis::kTp);
+    const auto before = clean_.before.find(param.name);
+    const bool sums =
+        before == clean_.before.end() || before->second.lost ||
+        (!tp.atomic.empty() && before->second[tp.atomic[0]].layout == Layout::kPartial);
+    const int64_t count = compared.ranks[0]->params.at(param.name).contribution.count();
+    double most = largest;
+    for (int64_t i = 0; i < count; ++i) {
+      std::map<int, double> of_tp;  // by tp coordinate: over dp and microbatches
+      for (size_t rank = 0; rank < compared.ranks.size(); ++rank) {
+        for (const Tensor& term : compared.ranks[rank]->params.at(param.name).terms)
+          of_tp[mesh_.coordinate(static_cast<int>(rank), Axis::kTp)] += std::fabs(term.data()[i]);
+      }
+      double together = 0;
+      for (const auto& [coordinate, sum] : of_tp)
+        together = sums ? together + sum : std::max(together, sum);
+      most = std::max(most, together);
+    }
+    return rounding_ * most / largest;
   }
 
   // Marks and layouts do not change from step to step: the first one says it all.
@@ -278,6 +307,7 @@ class Runner {
     const SimResult reference = SimulateReference(scenario_, weights, step, 1, keeping);
     Tolerance tolerance = run_.tolerance;
     tolerance.amplification = amplification_;
+    tolerance.rounding = 0;  // tapes hold float64
     return Localize(ranks.tapes, reference.tapes[0], clean_, tolerance);
   }
 
@@ -323,6 +353,7 @@ class Runner {
   Mesh mesh_;
   Model model_;
   ProofRun clean_;
+  double rounding_ = 0;       // of mixed precision, relative to the sum of the terms' magnitudes
   double amplification_ = 0;  // the largest of any parameter so far
   RunOnce run_;
 };
