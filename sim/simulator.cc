@@ -56,12 +56,12 @@ class RankRun {
     SUMONCE_ASSIGN_OR_RETURN(preset_, Finalizers().Find(scenario_.finalizer));
     for (const auto& effect : effects_.all()) effect->OnPreset(preset_);
     if (!world) return absl::OkStatus();
+    // The experts' group edp is the ranks of one of these as long as experts are not cut.
     SUMONCE_ASSIGN_OR_RETURN(
-        comms_,
-        GroupComms::Create(
-            *world, *mesh_,
-            {mesh_->GroupOf(Axis::kTp), mesh_->GroupOf(Axis::kDp), mesh_->GroupOf(Axis::kKvCopy),
-             mesh_->GroupOf({Axis::kDp, Axis::kTp}, "tp_dp"), mesh_->GroupOf(Axis::kEdp)}));
+        comms_, GroupComms::Create(*world, *mesh_,
+                                   {mesh_->GroupOf(Axis::kTp), mesh_->GroupOf(Axis::kDp),
+                                    mesh_->GroupOf(Axis::kKvCopy),
+                                    mesh_->GroupOf({Axis::kDp, Axis::kTp}, "tp_dp")}));
     return absl::OkStatus();
   }
 
