@@ -119,7 +119,7 @@ std::string WordOf(Outcome outcome, Mechanism mechanism, const std::string& coef
     case Mechanism::kMissingSum:
       return "OWN";
     case Mechanism::kDoubleSum:
-      return "xt";
+      return coefficient == "tp" ? "xt" : coefficient == "tp^2" ? "xt^2" : "times " + coefficient;
     case Mechanism::kAveraged:
     case Mechanism::kUnsummedShare:
       return "/t";
