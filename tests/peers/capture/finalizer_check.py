@@ -74,11 +74,9 @@ def by_theory(step, contributions):
     for is_expert in (False, True):
         reduce(lambda rank, name: step.group("edp" if is_expert else "dp_cp", rank),
                lambda rank, name: (step.marks(rank, name).get("allreduce", True) is False) == is_expert, lambda rank: factor)
-    for rank in world:  # a reduce-scatter leaves the other elements as they were, but for the factor
-        for name, own in contributions[rank].items():
-            low, high = step.owned(rank, name)
-            reduced, held[rank][name] = held[rank][name], factor * own
-            held[rank][name].flat[low:high] = reduced.flat[low:high]
+    for rank in world:
+        for name in contributions[rank]:
+            keep_unreduced(step, rank, name, held[rank], factor * contributions[rank][name])
     if step.config["has_cond_embedder"] and len(step.group("pp", 0)) > 1:
         sum_conditional(step, held)
     averaged = {rank: [n for n in held[rank] if tp_action(step, rank, n) == "avg"] for rank in world}
@@ -90,6 +88,14 @@ def by_theory(step, contributions):
     if per_token:
         divide_by_tokens(step, held)
     return held
+
+
+def keep_unreduced(step, rank, name, held, scaled):
+    """A reduce-scatter leaves the elements that other ranks own as they were, but for the factor. Behind an experts' group that
+    spans tp, tp peers own different ones, and a sum over tp then mixes what was reduced with what was not."""
+    low, high = step.owned(rank, name)
+    reduced, held[name] = held[name], scaled
+    held[name].flat[low:high] = reduced.flat[low:high]
 
 
 def tp_action(step, rank, name):
@@ -148,6 +154,9 @@ def by_preset(step, contributions, actions):
                     divisor = action["group"] if action["map"] == "avg" else action["divided_by"]
                     if divisor:
                         mine[name] = mine[name] / len(step.group(divisor, rank))
+                    if order == "data_parallel":
+                        factor = 1 / len(step.group(action["divided_by"], rank)) if action["divided_by"] else 1.0
+                        keep_unreduced(step, rank, name, mine, factor * before[rank][name])
                     if action["times_inverse_tokens"]:
                         mine[name] = mine[name] / count
     return held
