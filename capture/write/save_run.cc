@@ -139,6 +139,15 @@ class RunSaver {
 }  // namespace
 
 absl::Status SaveRun(const SavedRun& run, const std::string& dir, bool overwrite) {
+  const PrecisionConfig& precision = run.scenario->precision;
+  if (precision.grad_dtype() != precision.main_grad_dtype()) {
+    return absl::UnimplementedError(
+        absl::StrCat(run.name, ": gradients are ", ToAbsl(Name(precision.grad_dtype())),
+                     " and main_grad is ", ToAbsl(Name(precision.main_grad_dtype())),
+                     ": the format of a capture (version 1) does not say that they were rounded "
+                     "before they were "
+                     "added up; expected one type, take grad_reduce_in_fp32 out"));
+  }
   const Mesh mesh = *Mesh::Create(run.scenario->mesh);
   Model model(EffectiveModel(*run.scenario));
   for (const Param& param : model.params().all()) {

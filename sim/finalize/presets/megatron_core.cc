@@ -71,8 +71,8 @@ struct VersionedRule {
 };
 
 // In the order of the steps, and inside a step in the order in which rules are asked.
-std::vector<VersionedRule> Table() {
-  const std::vector<Axis> tp = {Axis::kTp}, dp = {Axis::kDp};
+std::vector<VersionedRule> DataParallelRules() {
+  const std::vector<Axis> dp = {Axis::kDp}, edp = {Axis::kEdp};
   return {
       {kOldest,
        kNewest,
@@ -99,7 +99,7 @@ std::vector<VersionedRule> Table() {
         .says =
             "parameters marked allreduce=false: times 1/dp, summed over edp, the ranks that hold "
             "the same experts (mean-of-cells loss)",
-        .axes = {Axis::kEdp},
+        .axes = edp,
         .group = "edp",
         .divided_by = "dp",
         .claims = ExpertMeanLoss}},
@@ -109,9 +109,15 @@ std::vector<VersionedRule> Table() {
        {.name = "expert_data_parallel_sum",
         .says = "parameters marked allreduce=false: summed over edp, the ranks that hold the same "
                 "experts (per-token loss)",
-        .axes = {Axis::kEdp},
+        .axes = edp,
         .group = "edp",
         .claims = ExpertTokenLoss}},
+  };
+}
+
+std::vector<VersionedRule> TensorParallelRules() {
+  const std::vector<Axis> tp = {Axis::kTp};
+  return {
       {13,
        kNewest,
        "tensor_parallel",
@@ -167,7 +173,8 @@ std::vector<VersionedRule> Table() {
 
 FinalizePreset PresetOf(int version) {
   FinalizePreset preset{.name = absl::StrCat("megatron_core_0_", version), .steps = {}};
-  std::vector<VersionedRule> table = Table();
+  std::vector<VersionedRule> table = DataParallelRules();
+  for (VersionedRule& rule : TensorParallelRules()) table.push_back(std::move(rule));
   for (VersionedRule& entry : table) {
     if (version < entry.first || version > entry.last) continue;
     if (preset.steps.empty() || preset.steps.back().name != entry.step)
