@@ -76,6 +76,22 @@ TEST(MegatronCore, DenseAndExpertsGroupsUnderBothLosses) {
   }
 }
 
+// A rule that is repeated stands in a step of its own, where no rule before it takes what is not
+// its.
+TEST(MegatronCore, RulesOfTheDataParallelStepClaimTheirOwnAlone) {
+  const FinalizePreset preset = *Finalizers().Find("megatron_core_0_16");
+  for (const bool expert : {false, true}) {
+    for (const bool per_token : {false, true}) {
+      for (const FinalizeRule& rule : preset.steps[0].rules) {
+        const bool own = rule.name == std::string(expert ? "expert_" : "") +
+                                          (per_token ? "data_parallel_sum" : "data_parallel_mean");
+        EXPECT_EQ(rule.claims(Marked({.allreduce = !expert}), {.per_token_loss = per_token}), own)
+            << rule.name << ", expert " << expert << ", per token " << per_token;
+      }
+    }
+  }
+}
+
 // Experts' gradients are scaled by the dense group's size, not by their own.
 TEST(MegatronCore, ExpertsAreDividedByTheDenseGroup) {
   const FinalizePreset preset = *Finalizers().Find("megatron_core_0_16");
