@@ -15,6 +15,11 @@
 namespace sumonce {
 namespace {
 
+bool ClearsAllreduce(const Edit& edit) {
+  const auto* mark = std::get_if<MarkEdit>(&edit.kind);
+  return mark && mark->mark == Mark::kAllreduce && !mark->set;
+}
+
 // One rank: its model, its effects, and what it leaves behind.
 class RankRun {
  public:
@@ -28,7 +33,8 @@ class RankRun {
         options_(options),
         data_(data),
         optimizer_(scenario.optimizer, scenario.precision),
-        config_(EffectiveFinalizeConfig(scenario)) {}
+        config_(EffectiveFinalizeConfig(scenario)),
+        reduces_experts_(std::any_of(edits.begin(), edits.end(), ClearsAllreduce)) {}
 
   absl::Status Run(Communicator* world, const Weights& start, const std::vector<int>& recorded,
                    RankRecords& records) {
@@ -56,12 +62,11 @@ class RankRun {
     SUMONCE_ASSIGN_OR_RETURN(preset_, Finalizers().Find(scenario_.finalizer));
     for (const auto& effect : effects_.all()) effect->OnPreset(preset_);
     if (!world) return absl::OkStatus();
-    // The experts' group edp is the ranks of one of these as long as experts are not cut.
-    SUMONCE_ASSIGN_OR_RETURN(
-        comms_, GroupComms::Create(*world, *mesh_,
-                                   {mesh_->GroupOf(Axis::kTp), mesh_->GroupOf(Axis::kDp),
-                                    mesh_->GroupOf(Axis::kKvCopy),
-                                    mesh_->GroupOf({Axis::kDp, Axis::kTp}, "tp_dp")}));
+    std::vector<Group> groups = {mesh_->GroupOf(Axis::kTp), mesh_->GroupOf(Axis::kDp),
+                                 mesh_->GroupOf(Axis::kKvCopy),
+                                 mesh_->GroupOf({Axis::kDp, Axis::kTp}, "tp_dp")};
+    if (reduces_experts_) groups.push_back(mesh_->GroupOf(Axis::kEdp));
+    SUMONCE_ASSIGN_OR_RETURN(comms_, GroupComms::Create(*world, *mesh_, groups));
     return absl::OkStatus();
   }
 
@@ -201,6 +206,7 @@ class RankRun {
   const std::vector<std::vector<Microbatch>>& data_;
   AdamW optimizer_;
   FinalizeConfig config_;
+  bool reduces_experts_;  // over edp, on some rank: all take part in making that group
   FinalizePreset preset_;
   GroupComms comms_;
   std::shared_ptr<Model> model_;

@@ -95,30 +95,20 @@ absl::StatusOr<GroupComms> GroupComms::Create(Communicator& world, const Mesh& m
                                               const std::vector<Group>& groups) {
   GroupComms comms;
   for (const Group& group : groups) {
-    const Made* made = comms.FindMade(group);
-    if (mesh.size(group) == 1 || (made && made->group.name == group.name)) continue;
+    if (mesh.size(group) == 1 || comms.comms_.contains(group.name)) continue;
     const std::vector<int> ranks = mesh.Ranks(group, world.rank());
     const int color = *std::min_element(ranks.begin(), ranks.end());
-    SUMONCE_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
+    SUMONCE_ASSIGN_OR_RETURN(comms.comms_[group.name],
                              world.Split(color, mesh.RankIn(group, world.rank()), group.name));
-    comms.made_.push_back({group, std::move(comm)});
   }
   return comms;
 }
 
 absl::StatusOr<Communicator*> GroupComms::Find(const Group& group) const {
-  const Made* made = FindMade(group);
-  if (!made) return absl::NotFoundError(absl::StrCat("no communicator for the group ", group.name));
-  return made->comm.get();
-}
-
-const GroupComms::Made* GroupComms::FindMade(const Group& group) const {
-  const Made* found = nullptr;
-  for (const Made& made : made_) {
-    if (made.group.name == group.name) return &made;
-    if (!found && made.group.atomic == group.atomic) found = &made;
-  }
-  return found;
+  const auto found = comms_.find(group.name);
+  if (found == comms_.end())
+    return absl::NotFoundError(absl::StrCat("no communicator for the group ", group.name));
+  return found->second.get();
 }
 
 absl::StatusOr<Tensor> RunMap(const MapArgs& args, const Group& group, const Mesh& mesh, int rank,

@@ -15,17 +15,11 @@ class GroupComms {
   // Collective over `world`: splits it for each group, in this order.
   static absl::StatusOr<GroupComms> Create(Communicator& world, const Mesh& mesh,
                                            const std::vector<Group>& groups);
-  // That of the group, else of another one of the same ranks; NotFound if neither was made.
+  // NotFound for a group that was not made. `size` 1 groups return null.
   absl::StatusOr<Communicator*> Find(const Group& group) const;
 
  private:
-  struct Made {
-    Group group;
-    std::unique_ptr<Communicator> comm;
-  };
-  const Made* FindMade(const Group& group) const;
-
-  std::vector<Made> made_;
+  std::map<std::string, std::unique_ptr<Communicator>> comms_;
 };
 
 // Runs `args` on a rank's array: the numeric twin of Apply. `dims` of the result follow from the
