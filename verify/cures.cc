@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/text.h"
@@ -137,8 +138,17 @@ void Both(const Verdict& verdict, std::vector<Candidate>& candidates) {
   candidates.push_back({AddRule(verdict.param, Axis::kTp), dp});
 }
 
+// Reduced with the experts' gradients: the dense parameters' group, with or without the sum over
+// tp.
+void ExpertGroup(const Verdict& verdict, std::vector<Candidate>& candidates) {
+  const Edit dense = SetMark(verdict.param, Mark::kAllreduce, true);
+  candidates.push_back({dense});
+  candidates.push_back({dense, SetMark(verdict.param, Mark::kSequenceParallel, true)});
+}
+
 std::vector<Candidate> CandidatesFor(const Verdict& verdict) {
   std::vector<Candidate> candidates;
+  if (absl::StrContains(verdict.rule, "expert_data_parallel")) ExpertGroup(verdict, candidates);
   switch (verdict.mechanism) {
     case Mechanism::kMissingSum:
       MissingSum(verdict, candidates);

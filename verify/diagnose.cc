@@ -86,7 +86,8 @@ class ParamDiagnosis {
   std::string Shape() const {
     std::vector<int64_t> extents;
     for (const DimExtent& dim : records_[0]->contribution.dims()) extents.push_back(dim.extent());
-    return absl::StrCat("[", absl::StrJoin(extents, ", "), "] float64");
+    return absl::StrCat("[", absl::StrJoin(extents, ", "), "] ",
+                        ToAbsl(Name(inputs_.main_grad_dtype)));
   }
 
   std::vector<std::string> Claimed() const {
@@ -143,7 +144,11 @@ class ParamDiagnosis {
     State predicted = before_.state;
     for (const ParamRecord::Reduction& reduction : records_[0]->log) {
       const Group group = inputs_.mesh->GroupOf(AxesOfGroup(reduction.group), reduction.group);
-      if (reduction.divided) predicted = Apply(Scale::SizeOfGroup(group, -1), predicted);
+      if (!reduction.divided_by.empty()) {
+        const Group divisor =
+            inputs_.mesh->GroupOf(AxesOfGroup(reduction.divided_by), reduction.divided_by);
+        predicted = Apply(Scale::SizeOfGroup(divisor, -1), predicted);
+      }
       predicted = Apply({.map = reduction.map}, group, predicted, -1);
     }
     for (const State& state : after_.all) {

@@ -30,23 +30,23 @@ class NormSum {
   double sum_ = 0;
 };
 
-using Ranks = std::span<const StepRecord* const>;
+using StepsOfRanks = std::span<const StepRecord* const>;
 using Member = Tensor ParamRecord::*;
 
-Tensor WholeOf(const Param& param, const Mesh& mesh, Ranks ranks, Member member) {
+Tensor WholeOf(const Param& param, const Mesh& mesh, StepsOfRanks ranks, Member member) {
   std::vector<Tensor> tensors;
   for (const StepRecord* rank : ranks) tensors.push_back(rank->params.at(param.name).*member);
   return Join(param.shards.Target(mesh), mesh, tensors).whole;
 }
 
-Tensor FinalizedOf(const Param& param, const Mesh& mesh, Ranks ranks) {
+Tensor FinalizedOf(const Param& param, const Mesh& mesh, StepsOfRanks ranks) {
   std::vector<Tensor> tensors;
   for (const StepRecord* rank : ranks) tensors.push_back(rank->params.at(param.name).finalized());
   return Join(param.shards.Target(mesh), mesh, tensors).whole;
 }
 
 // What the first tensor-parallel group's ranks put into the norm.
-NormSum CountedOf(const Param& param, const Mesh& mesh, Ranks ranks, NormType type) {
+NormSum CountedOf(const Param& param, const Mesh& mesh, StepsOfRanks ranks, NormType type) {
   NormSum sum(type);
   const std::vector<int> group = mesh.Ranks(mesh.GroupOf(Axis::kTp), 0);
   for (size_t i = 0; i < group.size(); ++i) {
@@ -66,7 +66,7 @@ std::string Sentence(const Miscounted& miscounted) {
 }
 
 // The largest difference of an update, in units of the learning rate.
-double StepDifference(const Param& param, const Mesh& mesh, Ranks ranks,
+double StepDifference(const Param& param, const Mesh& mesh, StepsOfRanks ranks,
                       const StepRecord& reference, double lr) {
   const Tensor after = WholeOf(param, mesh, ranks, &ParamRecord::weight_after);
   const Tensor before = WholeOf(param, mesh, ranks, &ParamRecord::weight_before);
@@ -95,7 +95,7 @@ std::vector<Miscounted> MiscountedByMarks(const ParamStore& params, NormType nor
 }
 
 NormCheck CheckGradNorm(const Mesh& mesh, const OptimizerConfig& optimizer,
-                        const ParamStore& params, Ranks ranks, const StepRecord& reference,
+                        const ParamStore& params, StepsOfRanks ranks, const StepRecord& reference,
                         const Tolerance& tolerance) {
   NormCheck check;
   const NormType type = optimizer.norm_type;
@@ -109,7 +109,8 @@ NormCheck CheckGradNorm(const Mesh& mesh, const OptimizerConfig& optimizer,
     whole.Add(reference.params.at(param.name).finalized());
     const double counted = CountedOf(param, mesh, ranks, type).sum();
     // The same squares in another order.
-    const double roundings = tolerance.gamma + 0x1p-52 * static_cast<double>(finalized.count() + 2);
+    const double roundings =
+        tolerance.gamma + tolerance.rounding + 0x1p-52 * static_cast<double>(finalized.count() + 2);
     if (std::fabs(counted - own.sum()) > roundings * std::max(counted, own.sum())) {
       check.miscounted.push_back({.param = param.name, .replicated = counted > own.sum()});
     } else if (own.sum() == 0 || (type == NormType::kInf && param.shards.CutOverTp())) {
@@ -166,7 +167,7 @@ std::vector<std::string> NormDisagreements(const NormCheck& check,
 }
 
 RankTable NormTable(const NormCheck& check, const Mesh& mesh, const OptimizerConfig& optimizer,
-                    const ParamStore& params, Ranks ranks, const StepRecord& reference,
+                    const ParamStore& params, StepsOfRanks ranks, const StepRecord& reference,
                     std::span<const std::string> right) {
   double difference = 0;
   for (const Param& param : params.all()) {

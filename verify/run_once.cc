@@ -1,6 +1,7 @@
 #include "verify/run_once.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "base/digest.h"
@@ -8,6 +9,7 @@
 #include "comm/errors.h"
 #include "spmd/whole.h"
 #include "verify/diagnose.h"
+#include "verify/drift.h"
 #include "verify/localize.h"
 
 namespace sumonce {
@@ -43,6 +45,7 @@ class Runner {
     clean_ = Prove(scenario_, {});
     run_.tolerance = DeriveTolerance(*clean_.tape, scenario_.data.microbatches, mesh_.world_size(),
                                      scenario_.data.fill == Fill::kExact);
+    rounding_ = RoundingOf(scenario_.precision, scenario_.data.microbatches, mesh_.world_size());
     JudgeSteps();
     NameUpstream();
     NameMixedUse();
@@ -93,7 +96,7 @@ class Runner {
       const int step = run_.record.ranks[0][i].step;
       const Assembled assembled = AssembleWeights(scenario_, run_.record, i);
       if (!assembled.drifted.empty()) {
-        Drifted(step, assembled.drifted);
+        Drifted(i, assembled.drifted);
         return;
       }
       const SimResult reference =
@@ -105,7 +108,7 @@ class Runner {
       JudgeStep(i, reference.record.ranks[0][0], neighbour.record.ranks[0][0]);
     }
     const std::vector<std::string> parted = PartedAtTheEnd();
-    if (!parted.empty()) Drifted(scenario_.steps + 1, parted);
+    if (!parted.empty()) Drifted(steps, parted);
   }
 
   // `neighbour`: the reference from weights moved by gamma, which shows how much this model
@@ -117,14 +120,18 @@ class Runner {
       if (index > 0 && rank[index - 1].step + 1 == rank[index].step)
         compared.previous.push_back(&rank[index - 1]);
     }
-    DiagnoseInputs inputs{
-        .mesh = &mesh_, .sound_scale = run_.proof.sound_scale, .tolerance = run_.tolerance};
+    DiagnoseInputs inputs{.mesh = &mesh_,
+                          .sound_scale = run_.proof.sound_scale,
+                          .tolerance = run_.tolerance,
+                          .main_grad_dtype = scenario_.precision.main_grad_dtype()};
     for (const Param& param : model_.params().all()) {
       if (!param.requires_grad) continue;
       inputs.tolerance.amplification =
           RelativeDistance(reference.params.at(param.name).contribution,
                            neighbour.params.at(param.name).contribution);
       amplification_ = std::max(amplification_, inputs.tolerance.amplification);
+      if (rounding_ > 0) inputs.tolerance.rounding = RoundingOfTerms(compared, reference, param);
+      run_.tolerance.rounding = std::max(run_.tolerance.rounding, inputs.tolerance.rounding);
       Verdict verdict = DiagnoseParam(inputs, compared, param);
       const auto earlier = run_.numbers.find(param.name);
       // The first wrong step is the verdict; evidence of a later step replaces the absence of it.
@@ -134,6 +141,33 @@ class Runner {
       if (replaces) run_.numbers[param.name] = std::move(verdict);
     }
     if (index == 0 && scenario_.optimizer.clip_grad > 0) JudgeNorm(compared);
+  }
+
+  // What storing may change a parameter's gradient by, relative to its largest entry: terms that
+  // cancel are rounded before they do.
+  double RoundingOfTerms(const ComparedStep& compared, const StepRecord& reference,
+                         const Param& param) const {
+    const double largest = MaxAbs(reference.params.at(param.name).contribution);
+    if (largest == 0) return rounding_;
+    const Group tp = mesh_.GroupOf(Axis::kTp);
+    const auto before = clean_.before.find(param.name);
+    const bool sums =
+        before == clean_.before.end() || before->second.lost ||
+        (!tp.atomic.empty() && before->second[tp.atomic[0]].layout == Layout::kPartial);
+    const int64_t count = compared.ranks[0]->params.at(param.name).contribution.count();
+    double most = largest;
+    for (int64_t i = 0; i < count; ++i) {
+      std::map<int, double> of_tp;  // by tp coordinate: over dp and microbatches
+      for (size_t rank = 0; rank < compared.ranks.size(); ++rank) {
+        for (const Tensor& term : compared.ranks[rank]->params.at(param.name).terms)
+          of_tp[mesh_.coordinate(static_cast<int>(rank), Axis::kTp)] += std::fabs(term.data()[i]);
+      }
+      double together = 0;
+      for (const auto& [coordinate, sum] : of_tp)
+        together = sums ? together + sum : std::max(together, sum);
+      most = std::max(most, together);
+    }
+    return rounding_ * most / largest;
   }
 
   // Marks and layouts do not change from step to step: the first one says it all.
@@ -165,20 +199,36 @@ class Runner {
     return parted;
   }
 
-  void Drifted(int step, const std::vector<std::string>& params) {
-    for (const std::string& param : params) {
-      const auto found = run_.numbers.find(param);
+  // `index`: of the first recorded step that copies differ before; as many as were recorded: they
+  // differ behind the last.
+  void Drifted(size_t index, const std::vector<std::string>& params) {
+    for (const std::string& name : params) {
+      const auto found = run_.numbers.find(name);
       if (found == run_.numbers.end()) continue;
       Verdict& verdict = found->second;
-      const std::string text =
-          absl::StrCat("its copies part before step ", step, ": REPLICA_DRIFT");
-      verdict.evidence.push_back(text);
+      const Parting parting = PartingOf(index, *model_.params().Find(name));
+      verdict.evidence.push_back(absl::StrCat(parting.text, ": REPLICA_DRIFT"));
       verdict.consequences.push_back(Mechanism::kReplicaDrift);
       if (verdict.outcome != Outcome::kRight) continue;
       verdict.outcome = Outcome::kWrong;
       verdict.mechanism = Mechanism::kReplicaDrift;
-      verdict.step = step;
+      verdict.step = parting.step;
+      verdict.operation = parting.operation;
     }
+  }
+
+  // Steps that are not recorded leave out where: the next recorded one is named.
+  Parting PartingOf(size_t index, const Param& param) const {
+    std::vector<const StepRecord*> ranks;
+    for (const RankRecords& rank : run_.record.ranks) ranks.push_back(&rank[index - 1]);
+    if (index == run_.record.ranks[0].size() ||
+        ranks[0]->step + 1 == run_.record.ranks[0][index].step)
+      return FindParting(run_.proof, param, ranks);
+    const int next = run_.record.ranks[0][index].step;
+    return {
+        .step = next,
+        .operation = {},
+        .text = absl::StrCat("its copies part between step ", ranks[0]->step, " and step ", next)};
   }
 
   // No operation goes wrong against the program as it stands: then the program does, where the
@@ -257,6 +307,7 @@ class Runner {
     const SimResult reference = SimulateReference(scenario_, weights, step, 1, keeping);
     Tolerance tolerance = run_.tolerance;
     tolerance.amplification = amplification_;
+    tolerance.rounding = 0;  // tapes hold float64
     return Localize(ranks.tapes, reference.tapes[0], clean_, tolerance);
   }
 
@@ -302,6 +353,7 @@ class Runner {
   Mesh mesh_;
   Model model_;
   ProofRun clean_;
+  double rounding_ = 0;       // of mixed precision, relative to the sum of the terms' magnitudes
   double amplification_ = 0;  // the largest of any parameter so far
   RunOnce run_;
 };

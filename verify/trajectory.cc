@@ -48,7 +48,8 @@ TrajectoryResult CompareTrajectory(const Scenario& scenario, const RunRecord& re
   const SimResult reference = SimulateReference(scenario, start, 1, scenario.steps, SimOptions());
   SUMONCE_CHECK(reference.status.ok()) << reference.status;
   const SimResult moved = SimulateReference(
-      scenario, Perturbed(start, tolerance.gamma, scenario.seed), 1, scenario.steps, SimOptions());
+      scenario, Perturbed(start, tolerance.gamma + tolerance.rounding, scenario.seed), 1,
+      scenario.steps, SimOptions());
   double most = 0;
   for (const Param& param : model.params().all()) {
     if (!param.requires_grad) continue;
@@ -62,7 +63,8 @@ TrajectoryResult CompareTrajectory(const Scenario& scenario, const RunRecord& re
         kDirections *
         Compare(moved.record.ranks[0].back().params.at(param.name).weight_after, expected, 0)
             .diff_abs_max;
-    const double at_start = kDirections * 2 * tolerance.gamma * MaxAbs(expected);
+    const double at_start =
+        kDirections * 2 * (tolerance.gamma + tolerance.rounding) * MaxAbs(expected);
     if (growth > at_start + kMostOfTheWay * WayOf(reference.record.ranks[0], param.name))
       return {.equal = true, .chaotic = true};
     for (int64_t i = 0; i < allowed.count(); ++i) allowed.data()[i] += growth;

@@ -95,7 +95,7 @@ std::map<std::string, std::string> RunMetadata(const Scenario& scenario, const M
     Json shape = Json::array();
     for (const DimExtent& dim : param.shards.Local(mesh)) shape.push_back(dim.extent());
     params[param.name] = {{"shape", shape},
-                          {"dtype", "float64"},
+                          {"dtype", std::string(Name(scenario.precision.weight_dtype()))},
                           {"requires_grad", param.requires_grad},
                           {"marks", MarksJson(entry->second.marks)}};
     if (!param.shards.cuts().empty()) layout[param.name] = LayoutJson(param.shards);

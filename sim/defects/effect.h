@@ -65,7 +65,4 @@ class Effects {
 // Whether an edit for `ranks` (empty: all) acts on this rank; the prover stands for all ranks.
 bool ActsOn(const std::vector<int>& ranks, int rank);
 
-// The group a scenario may name: "tp", "dp", "tp_dp", "kv_copies".
-std::vector<Axis> AxesOfGroup(const std::string& group);
-
 }  // namespace sumonce

@@ -38,6 +38,9 @@ class MarkEffect : public Effect {
       case Mark::kTensorModelParallel:
         param.marks.tensor_model_parallel = edit_.set;
         break;
+      case Mark::kAllreduce:
+        param.marks.allreduce = edit_.set;
+        break;
     }
   }
 
@@ -72,6 +75,7 @@ std::map<std::string, Mark> DisagreeingMarks(const ModelConfig& model, int world
           param.marks.average_gradients_across_tp_domain) {
         disagreeing[param.name] = Mark::kAverageGradientsAcrossTpDomain;
       }
+      if (peer.allreduce != param.marks.allreduce) disagreeing[param.name] = Mark::kAllreduce;
     }
   }
   return disagreeing;
