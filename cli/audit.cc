@@ -47,9 +47,8 @@ std::string ReplayLine(const std::string& dir, const AuditFlags& flags, const Co
 
 // The manifests of the first step: what the modules say of the classes, before any number.
 absl::StatusOr<lint::Statements> StatementsOf(const std::string& dir) {
-  SUMONCE_ASSIGN_OR_RETURN(const std::vector<capture::Manifest> manifests,
-                           capture::LoadManifests(dir));
-  return lint::StateParameters(manifests, {});
+  SUMONCE_ASSIGN_OR_RETURN(const capture::ManifestSet set, capture::LoadManifestSet(dir));
+  return lint::StateParameters(set.manifests, {});
 }
 
 // What the modules say, or nothing: what cannot be read is the audit's to say.

@@ -16,6 +16,7 @@
 #include "capture/audit/reference.h"
 #include "capture/folder.h"
 #include "capture/reader/step.h"
+#include "capture/same_run.h"
 
 namespace sumonce::capture {
 namespace {
@@ -154,9 +155,7 @@ class Auditor {
       if (!explained.contains(rank)) missing.push_back(rank);
     }
     if (missing.empty()) return;
-    audit_.faults.push_back(absl::StrCat(step.path(), ": no file of rank ", RanksText(missing),
-                                         " of ", step.world_size(),
-                                         "; copy all ranks' files together"));
+    audit_.faults.push_back(NoFileText(step.path(), missing, step.world_size()));
   }
 
   // Parameters are shared out to the threads one by one; each result has its place, so that the

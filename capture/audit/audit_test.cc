@@ -259,6 +259,53 @@ TEST(AuditRanks, ContradictionsAreFaults) {
   }
 }
 
+// Same mesh, same names, another run: named with what differs, also where it is the first rank; the
+// others are judged as if its file were not there.
+TEST(AuditRanks, ARankOfAnotherRunIsNamed) {
+  const std::pair<const char*, const char*> kChanges[] = {
+      {"config", R"({"sequence_parallel": false})"},
+      {"framework", R"({"megatron-core": "0.11.0"})"},
+      {"ddp", R"({"gradient_scaling_factor": 0.125})"},
+      {"optimizer", R"({"class": "mine.Optimizer"})"},
+      {"clip_grad", "0.25"},
+      {"case", "another"},
+      {"run", "another"}};
+  for (const auto& [key, value] : kChanges) {
+    for (const int rank : {0, 3}) {
+      Capture capture("plain-dp2-tp2");
+      capture.ranks[rank].metadata[key] = value;
+      const absl::StatusOr<Audit> audit = capture.TryAudit();
+      ASSERT_TRUE(audit.ok()) << audit.status();
+      ASSERT_THAT(audit->faults, testing::SizeIs(1)) << key;
+      EXPECT_THAT(audit->faults[0],
+                  testing::AllOf(HasSubstr("rank-" + std::to_string(rank) + ".safetensors"),
+                                 HasSubstr("is of another run than rank " +
+                                           std::to_string(rank == 0 ? 1 : 0) + ": "),
+                                 HasSubstr(key)));
+      for (const AuditedParam& param : audit->params)
+        EXPECT_NE(param.verdict.outcome, Outcome::kWrong) << key << ' ' << param.name;
+    }
+  }
+}
+
+// The names of two nodes' folders, where the run itself is named.
+TEST(AuditRanks, FoldersOfOneRunMayHaveNames) {
+  Capture capture("plain-dp2-tp2");
+  for (RankFileText& rank : capture.ranks) rank.metadata["run"] = "job 7";
+  capture.ranks[1].metadata["case"] = "captures-of-node-1";
+  EXPECT_THAT(capture.TryAudit()->faults, testing::IsEmpty());
+}
+
+// What only a file has that is left out is no parameter of the step.
+TEST(AuditRanks, ParametersOfAnotherRunAreNotJudged) {
+  Capture capture("plain-dp2-tp2");
+  capture.ranks[2].metadata["case"] = "another";
+  capture.ranks[2].tensors["finalized/adapter"] = capture.ranks[2].tensors.begin()->second;
+  const absl::StatusOr<Audit> audit = capture.TryAudit();
+  ASSERT_TRUE(audit.ok()) << audit.status();
+  for (const AuditedParam& param : audit->params) EXPECT_NE(param.name, "adapter");
+}
+
 TEST(AuditRanks, NothingUsableIsAnError) {
   Capture capture("averaged-final-norm-bug");
   for (RankFileText& rank : capture.ranks) rank.metadata["version"] = "9";

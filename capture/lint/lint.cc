@@ -188,10 +188,15 @@ std::vector<std::string> ConditionsOf(const Statements& statements) {
 }  // namespace
 
 absl::StatusOr<ScenarioResult> Lint(const std::string& path, const LintOptions& options) {
-  SUMONCE_ASSIGN_OR_RETURN(const std::vector<capture::Manifest> manifests,
-                           capture::LoadManifests(path));
-  SUMONCE_ASSIGN_OR_RETURN(const Statements statements, StateParameters(manifests, options.state));
-  return LintStatements(statements, path, options);
+  SUMONCE_ASSIGN_OR_RETURN(const capture::ManifestSet set, capture::LoadManifestSet(path));
+  SUMONCE_ASSIGN_OR_RETURN(const Statements statements,
+                           StateParameters(set.manifests, options.state));
+  ScenarioResult result = LintStatements(statements, path, options);
+  if (set.faults.empty()) return result;
+  for (const std::string& fault : set.faults)
+    result.failures.push_back(absl::StrCat(fault, "; the ranks that are there are judged"));
+  result.outcome = RunOutcome::kFail;
+  return result;
 }
 
 ScenarioResult LintStatements(const Statements& statements, const std::string& path,
