@@ -118,7 +118,7 @@ int Explain(const AuditFlags& flags, Context& context) {
                           closest.empty() ? "" : absl::StrCat("; did you mean ", closest, "?"))),
                       context);
     }
-    context.io.out << audit->case_name << ": " << found->name << '\n';
+    context.io.out << dir << ": " << found->name << '\n';
     for (const std::string& line : found->story) context.io.out << "  " << line << '\n';
     if (found->consequence) context.io.out << "  it inherits the fault of " << found->cause << '\n';
   }

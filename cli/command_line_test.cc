@@ -293,6 +293,19 @@ TEST_F(CommandLine, AxisFlagsRunTheProductOfTheirSizes) {
   EXPECT_EQ(ran_[3].data.sequence, ran_[0].data.sequence);
 }
 
+TEST_F(CommandLine, OneAxisHasSizesFromOneFlag) {
+  for (const std::vector<std::string>& both :
+       {std::vector<std::string>{"--at", "tp=2", "--tp", "4"}, {"--tp", "4", "--at", "tp=2"},
+        {"--at", "tp=2,tp=4"}}) {
+    std::vector<std::string> arguments = {"prove", Path("area/one.textproto")};
+    arguments.insert(arguments.end(), both.begin(), both.end());
+    const Call call = Sumonce(arguments);
+    EXPECT_EQ(call.status, 4);
+    EXPECT_THAT(call.err, HasSubstr("tp has a size already"));
+    EXPECT_TRUE(ran_.empty());
+  }
+}
+
 TEST_F(CommandLine, FlagsReachTheRunner) {
   const std::string file = Path("area/one.textproto");
   Sumonce({"run", file, "--seed", "18446744073709551615", "--executor", "threads", "--export-dir",

@@ -16,7 +16,7 @@ constexpr int kMaxAxisSize =
     1 << 20;                      // the reader knows the real limits; this keeps products in range
 constexpr size_t kMaxSizes = 64;  // of one axis
 constexpr Axis kOverridable[] = {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp};
-constexpr int64_t kMostBytes = int64_t{64} << 30;
+constexpr int64_t kMostBytes = int64_t{1} << 50;
 
 // "'fibre' is none of fibers, threads; did you mean 'fibers'?"
 std::string NotAmong(const std::string& word, const std::vector<std::string>& choices) {
@@ -48,7 +48,7 @@ int64_t ParseBytes(const std::string& flag, const std::string& text) {
   if (!absl::SimpleAtoi(digits, &number) || number < 1 ||
       number > kMostBytes >> (unit == kUnits.npos ? 0 : 10 * (unit + 1)))
     throw CLI::ValidationError(
-        flag, absl::StrCat("'", text, "': expected 1 byte to 64G, like 4, 64K, 16M"));
+        flag, absl::StrCat("'", text, "': expected 1 byte to 1048576G, like 4, 64K, 16M, 2G"));
   return unit == kUnits.npos ? number : number << 10 * (unit + 1);
 }
 
@@ -65,6 +65,16 @@ FormatSpec ParseFormat(const std::string& text) {
   if (spec.path.empty())
     throw CLI::ValidationError("--format", absl::StrCat("'", text, "': a path after ':'"));
   return spec;
+}
+
+// One axis has sizes from one flag.
+void SetSizes(const std::string& flag, Axis axis, const std::string& sizes, SelectionFlags& flags) {
+  if (flags.axes.contains(axis))
+    throw CLI::ValidationError(
+        flag, absl::StrCat("'", sizes, "': ", ToAbsl(Name(axis)),
+                           " has a size already (--", ToAbsl(Name(axis)),
+                           " and --at both set it); give it once"));
+  flags.axes[axis] = ParseSizes(flag, sizes);
 }
 
 std::string FormatDescription() {
@@ -95,7 +105,7 @@ void AddAxes(CLI::App& app, SelectionFlags& flags) {
     app.add_option_function<std::string>(
            flag,
            [&flags, axis, flag](const std::string& text) {
-             flags.axes[axis] = ParseSizes(flag, text);
+             SetSizes(flag, axis, text, flags);
            },
            absl::StrCat("Instead of the file's ", ToAbsl(Name(axis)), "; 2,4,8 runs each"))
         ->type_name("SIZES");
@@ -113,7 +123,7 @@ void AddAt(CLI::App& app, SelectionFlags& flags) {
              if (sides.size() != 2 || axis == std::end(kOverridable))
                throw CLI::ValidationError(
                    "--at", absl::StrCat("'", text, "': expected axes and sizes, like tp=4,dp=2"));
-             flags.axes[*axis] = ParseSizes("--at", sides[1]);
+             SetSizes("--at", *axis, sides[1], flags);
            }
          },
          "On this mesh: factors as numbers, sizes checked; the proof itself holds for every size")

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <set>
@@ -76,7 +75,7 @@ class Auditor {
 
   absl::Status AddStep(const Step& step, const Step* previous) {
     audit_.steps.push_back(step.step());
-    if (audit_.case_name.empty()) Describe(step);
+    if (audit_.steps.size() == 1) Describe(step);
     AddFaults(step);
     std::vector<ParamGeometry> geometries = GeometriesOf(step);
     SUMONCE_ASSIGN_OR_RETURN(const Kappa kappa, FindKappa(step, geometries));
@@ -133,9 +132,7 @@ class Auditor {
 
   void Describe(const Step& step) {
     const Manifest& first = step.Identity(step.ranks().front());
-    audit_.case_name = first.case_name.empty()
-                           ? std::filesystem::path(audit_.path).filename().string()
-                           : first.case_name;
+    audit_.case_name = first.case_name;
     audit_.mesh = {.tp = first.AxisSize("tp"),
                    .cp = first.AxisSize("cp"),
                    .dp = first.AxisSize("dp"),

@@ -44,8 +44,8 @@ struct AuditedParam {
 };
 
 struct Audit {
-  std::string path;
-  std::string case_name;
+  std::string path;       // as it was given
+  std::string case_name;  // what the files call the run, may be empty
   std::vector<int64_t> steps;
   std::vector<AuditedParam> params;  // by name
   std::vector<NormFigures> norms;    // by step

@@ -276,6 +276,17 @@ TEST_F(LintFolder, ADamagedFileIsNamedAndTheOthersAreJudged) {
   EXPECT_FALSE(result->findings.empty());
 }
 
+// As docs/LINT.md has it: nothing to say is status 77, a skip, and no fault.
+TEST_F(LintFolder, WithoutATrainedParameterThereIsNothingToJudge) {
+  const std::string path = folder_ + "/manifest.json";
+  std::ofstream(path) << R"({"format": "sumonce-capture", "version": 1, "step": 1, "rank": 0,
+      "world_size": 1, "mesh": {}, "params": {"w": {"shape": [1], "requires_grad": false}}})";
+  const auto result = Lint(path, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->outcome, RunOutcome::kSkip);
+  EXPECT_THAT(result->skip_reason, AllOf(HasSubstr("no trained parameter"), HasSubstr("1 frozen")));
+}
+
 // The manifest's own words, changed one at a time.
 class LintChanged : public ::testing::Test {
  protected:
