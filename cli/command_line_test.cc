@@ -262,7 +262,8 @@ TEST_F(CommandLine, UnknownWordsAreUsageErrorsWithSuggestions) {
 }
 
 TEST_F(CommandLine, HelpStartsWithTwoExamples) {
-  for (const char* verb : {"", "run", "prove", "list", "validate", "lint", "inspect", "diff", "doctor"}) {
+  for (const char* verb :
+       {"", "run", "prove", "list", "validate", "lint", "inspect", "diff", "doctor"}) {
     const Call call = Sumonce(*verb == '\0' ? std::vector<std::string>{"--help"}
                                             : std::vector<std::string>{verb, "--help"});
     EXPECT_EQ(call.status, 0) << verb;
@@ -295,7 +296,8 @@ TEST_F(CommandLine, AxisFlagsRunTheProductOfTheirSizes) {
 
 TEST_F(CommandLine, OneAxisHasSizesFromOneFlag) {
   for (const std::vector<std::string>& both :
-       {std::vector<std::string>{"--at", "tp=2", "--tp", "4"}, {"--tp", "4", "--at", "tp=2"},
+       {std::vector<std::string>{"--at", "tp=2", "--tp", "4"},
+        {"--tp", "4", "--at", "tp=2"},
         {"--at", "tp=2,tp=4"}}) {
     std::vector<std::string> arguments = {"prove", Path("area/one.textproto")};
     arguments.insert(arguments.end(), both.begin(), both.end());

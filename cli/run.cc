@@ -137,9 +137,15 @@ int Run(const RunFlags& flags, Context& context) {
   const auto report = [&] {
     CheckExports(options, selection);
     if (!flags.save_trace.empty()) SaveTraces(flags.save_trace, selection, context.io.err);
-    if (!flags.save_capture.empty())
-      SaveCaptures(flags.save_capture, {flags.output.force, flags.memory_limit}, selection, context.io.err);
-    return ReportAll(selection, {.output = flags.output, .judge = judge}, context);
+    SavedCounts captures;
+    if (!flags.save_capture.empty()) {
+      captures = SaveCaptures({.dir = flags.save_capture,
+                               .overwrite = flags.output.force,
+                               .memory_limit = flags.memory_limit},
+                              selection, context.io.err);
+    }
+    return ReportAll(selection, {.output = flags.output, .judge = judge, .captures = captures},
+                     context);
   };
   if (!available.ok() || !transport.processes) return report();
   const auto lead = [&](const RemoteScenarios& remote) {

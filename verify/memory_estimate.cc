@@ -58,7 +58,8 @@ PerRank ActivationsOf(const ProofRun& proof) {
     const double copies = node.needs_grad ? 2 : 1;
     const double whole = static_cast<double>(Count(node.dims));
     elements.whole += copies * whole;
-    elements.sharded += copies * whole / PartsOf(proof.tape->value(static_cast<int>(id)), *proof.mesh);
+    elements.sharded +=
+        copies * whole / PartsOf(proof.tape->value(static_cast<int>(id)), *proof.mesh);
   }
   return elements;
 }

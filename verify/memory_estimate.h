@@ -10,7 +10,8 @@ namespace sumonce {
 // a finalizer of k steps:
 //
 //   kept all the time    (weight, main_grad, two moments)                                4 n
-//   in each recorded step (contribution, m terms, u uses, k results, the new weight)     (2 + m + u + k) n
+//   in each recorded step (contribution, m terms, u uses, k results, the new weight)     (2 + m + u
+//   + k) n
 //
 // and 1 n for a frozen one; likewise for the unsharded reference, plus the weights that both start
 // from; a second time where a cure is tried beside the run. While a microbatch runs, every value on

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -298,8 +297,8 @@ TEST_F(DiffTest, FoldersArePairedByNamesOrByFiles) {
   EXPECT_THAT(ranks->files_only_a, ElementsAre("step/r1.safetensors"));
 }
 
-// A FIFO would hold a reader for ever; what is no file, or no safetensors file, is named, the rest is
-// compared, and nothing counts as equal.
+// A FIFO would hold a reader for ever; what is no file, or no safetensors file, is named, the rest
+// is compared, and nothing counts as equal.
 TEST_F(DiffTest, WhatCannotBeReadInAFolderIsNamed) {
   for (const std::string side : {"a/", "b/"}) {
     for (const char* name : {"1", "2", "3", "4", "5"})

@@ -21,7 +21,7 @@ constexpr size_t kMaxFiles = 100000;
 
 struct Side {
   std::map<std::string, SafetensorsReader*>
-      files;  // by the path below the folder; a file alone: ""
+      files;                       // by the path below the folder; a file alone: ""
   std::set<std::string> unusable;  // such paths
 };
 

@@ -187,9 +187,10 @@ std::vector<std::string> ConditionsOf(const Statements& statements) {
 
 std::string WhySilent(const Statements& statements) {
   if (statements.params.empty()) {
-    return absl::StrCat("nothing to judge: the manifest has no trained parameter (`params` with "
-                        "requires_grad), ",
-                        statements.frozen, " frozen");
+    return absl::StrCat(
+        "nothing to judge: the manifest has no trained parameter (`params` with "
+        "requires_grad), ",
+        statements.frozen, " frozen");
   }
   return absl::StrCat("nothing can be said of any parameter: ",
                       statements.refused.empty() ? statements.params.begin()->second.proof.reason

@@ -108,9 +108,8 @@ class SelfAudit {
   // norm that a capture has a word for.)
   void CheckNorm(const Audit& audit) const {
     const StepRecord& first = run_.record.ranks[0][0];
-    const bool found = std::any_of(audit.norms.begin(), audit.norms.end(), [](const auto& norms) {
-      return norms.miscounted;
-    });
+    const bool found = std::any_of(audit.norms.begin(), audit.norms.end(),
+                                   [](const auto& norms) { return norms.miscounted; });
     const bool square = first.grad_norm && norm_type_ == NormType::kL2;
     EXPECT_EQ(audit.norms[0].recorded.has_value(), square);
     if (square) EXPECT_EQ(*audit.norms[0].recorded, first.grad_norm->norm);
