@@ -52,8 +52,7 @@ absl::StatusOr<lint::Statements> StatementsOf(const std::string& dir) {
 }
 
 // What the modules say, or nothing: what cannot be read is the audit's to say.
-std::optional<lint::Statements> ModulesOf(const std::string& dir, const AuditFlags& flags) {
-  if (flags.no_modules) return std::nullopt;
+std::optional<lint::Statements> ModulesOf(const std::string& dir) {
   absl::StatusOr<lint::Statements> statements = StatementsOf(dir);
   if (!statements.ok()) return std::nullopt;
   return *std::move(statements);
@@ -63,9 +62,11 @@ absl::StatusOr<capture::Audit> AuditOf(const std::string& dir, const AuditFlags&
                                        const std::optional<lint::Statements>& modules) {
   capture::ClassHints hints;
   if (modules) hints = lint::HintsOf(*modules);
-  return capture::AuditCapture(
-      dir,
-      {.hints = &hints, .rtol = flags.rtol, .against = flags.against, .explain = flags.explain});
+  return capture::AuditCapture(dir, {.hints = flags.no_modules ? nullptr : &hints,
+                                     .unused_hints = flags.no_modules ? &hints : nullptr,
+                                     .rtol = flags.rtol,
+                                     .against = flags.against,
+                                     .explain = flags.explain});
 }
 
 // The cure that the proof of the modules gives a parameter, where it sees the same fault.
@@ -87,7 +88,7 @@ int WriteScenario(const AuditFlags& flags, Context& context) {
     return Complain(absl::InvalidArgumentError("--to-scenario writes one file; give one DIR"),
                     context);
   const std::string& dir = flags.dirs[0];
-  const auto audit = AuditOf(dir, flags, ModulesOf(dir, flags));
+  const auto audit = AuditOf(dir, flags, ModulesOf(dir));
   if (!audit.ok()) return Complain(audit.status(), context);
   const auto statements = StatementsOf(dir);
   if (!statements.ok()) return Complain(statements.status(), context);
@@ -103,7 +104,7 @@ int WriteScenario(const AuditFlags& flags, Context& context) {
 
 int Explain(const AuditFlags& flags, Context& context) {
   for (const std::string& dir : flags.dirs) {
-    const absl::StatusOr<capture::Audit> audit = AuditOf(dir, flags, ModulesOf(dir, flags));
+    const absl::StatusOr<capture::Audit> audit = AuditOf(dir, flags, ModulesOf(dir));
     if (!audit.ok()) return Complain(audit.status(), context);
     const capture::AuditedParam* found = nullptr;
     std::vector<std::string> names;
@@ -139,11 +140,11 @@ int RunAudit(const AuditFlags& flags, Context& context) {
   Summary summary;
   for (const std::string& dir : flags.dirs) {
     const auto begin = std::chrono::steady_clock::now();
-    const std::optional<lint::Statements> modules = ModulesOf(dir, flags);
+    const std::optional<lint::Statements> modules = ModulesOf(dir);
     const absl::StatusOr<capture::Audit> audit = AuditOf(dir, flags, modules);
     if (!audit.ok()) return Complain(audit.status(), context);
     ScenarioResult result = capture::ResultOf(*audit, flags.strict);
-    if (modules) AddCures(*modules, result);
+    if (modules && !flags.no_modules) AddCures(*modules, result);
     result.reproduce = ReplayLine(dir, flags, context);
     result.elapsed_us =
         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();

@@ -42,7 +42,8 @@ class Auditor {
       previous = std::move(step);
     }
     for (auto& [name, course] : courses_) {
-      AuditedParam param = Combine(course.geometry, course.judgements);
+      AuditedParam param =
+          Combine(course.geometry, course.judgements, Find(options_.unused_hints, name));
       if (Explained(course.geometry)) param.story = StoryOf(course);
       // Names that are tied have one verdict.
       for (const std::string& own_name : course.geometry.names) {
@@ -62,10 +63,10 @@ class Auditor {
   }
 
  private:
-  const ClassHint* HintOf(const std::string& name) const {
-    if (options_.hints == nullptr) return nullptr;
-    const auto hint = options_.hints->find(name);
-    return hint == options_.hints->end() ? nullptr : &hint->second;
+  static const ClassHint* Find(const ClassHints* hints, const std::string& name) {
+    if (hints == nullptr) return nullptr;
+    const auto hint = hints->find(name);
+    return hint == hints->end() ? nullptr : &hint->second;
   }
 
   bool Explained(const ParamGeometry& geometry) const {
@@ -168,7 +169,7 @@ class Auditor {
         const bool known = course != courses_.end() && !course->second.judgements.empty();
         JudgeInputs inputs = common;
         inputs.geometry = &geometries[i];
-        inputs.hint = HintOf(geometries[i].name());
+        inputs.hint = Find(options_.hints, geometries[i].name());
         inputs.first_step = !known;
         inputs.all_lines = Explained(geometries[i]);
         if (known) inputs.replicated = course->second.replicated;

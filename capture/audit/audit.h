@@ -20,6 +20,8 @@ namespace sumonce::capture {
 
 struct AuditOptions {
   const ClassHints* hints = nullptr;  // null: the classes come from the numbers alone
+  // What is known of the classes and shall not be used: only to say where it would decide.
+  const ClassHints* unused_hints = nullptr;
   std::optional<double> rtol;
   std::string against;  // a capture folder of the same steps under another mesh; empty: none
   std::string explain;  // a parameter whose story is told
