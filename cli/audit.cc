@@ -1,6 +1,7 @@
 // sumonce audit: the dumps of a real run, rank by rank.
 #include "capture/audit/audit.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
@@ -97,6 +98,9 @@ int WriteScenario(const AuditFlags& flags, Context& context) {
     if (param.verdict.outcome == Outcome::kWrong && !param.consequence)
       faults[param.name] = param.verdict.mechanism;
   }
+  const bool miscounted = std::any_of(audit->norms.begin(), audit->norms.end(),
+                                      [](const auto& norms) { return norms.miscounted; });
+  if (miscounted) lint::AddNormFaults(*statements, faults);
   const auto text = lint::ScenarioText(*statements, faults, dir);
   if (!text.ok()) return Complain(text.status(), context);
   return WriteAndRun(*text, flags.to_scenario, flags.output, context);

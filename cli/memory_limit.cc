@@ -27,7 +27,10 @@ int64_t ControlGroupBytes() {
   return kNoLimit;
 }
 
-std::string Gibibytes(double bytes) { return absl::StrFormat("%.3g GiB", bytes / (1 << 30)); }
+std::string BytesText(double bytes) {
+  const bool large = bytes >= (1 << 30);
+  return absl::StrFormat(large ? "%.4g GiB" : "%.3g MiB", bytes / (large ? 1 << 30 : 1 << 20));
+}
 
 }  // namespace
 
@@ -49,12 +52,12 @@ std::string WhyTooLarge(const Scenario& scenario, int64_t limit) {
   const MemoryEstimate estimate = EstimateMemory(scenario);
   if (estimate.total() <= static_cast<double>(limit)) return "";
   return absl::StrCat(
-      "its simulation would take about ", Gibibytes(estimate.total()),
+      "its simulation would take about ", BytesText(estimate.total()),
       " (parameters, gradients and "
       "records of all ranks ",
-      Gibibytes(estimate.parameters), ", activations ", Gibibytes(estimate.activations), ", data ",
-      Gibibytes(estimate.data), ", in float64), more than the limit of ",
-      Gibibytes(static_cast<double>(limit)),
+      BytesText(estimate.parameters), ", activations ", BytesText(estimate.activations), ", data ",
+      BytesText(estimate.data), ", in float64), more than the limit of ",
+      BytesText(static_cast<double>(limit)),
       " (--memory-limit): sumonce prove judges it without numbers, whatever its size; a smaller "
       "hidden size, vocabulary or number of layers has the same faults");
 }

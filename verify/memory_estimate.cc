@@ -82,7 +82,7 @@ MemoryEstimate EstimateMemory(const Scenario& scenario) {
                            ? static_cast<double>(scenario.model.vocab + scenario.model.hidden)
                            : 2 * static_cast<double>(scenario.model.vocab);
   MemoryEstimate estimate;
-  estimate.parameters = kBytes * (runs * (ranks * parameters.sharded + parameters.whole) + start);
+  estimate.parameters = kBytes * (runs * ranks * parameters.sharded + 2 * parameters.whole + start);
   estimate.activations = kBytes * std::max(ranks * activations.sharded, activations.whole);
   estimate.data = kBytes * scenario.steps * scenario.data.microbatches * tokens * width;
   return estimate;
