@@ -228,17 +228,17 @@ void WriteExpectations(const Excerpt& excerpt, const Statements& statements, boo
     const auto state = run.before.find(kept);
     if (state == run.before.end() || !written.insert(kept).second) continue;
     Proof proof = run.proofs.at(kept);
+    const bool counted_wrongly = norm && !statement.norm_miscount.empty();
+    if (counted_wrongly) {
+      const bool marked = statement.marks.tensor_model_parallel;
+      cures += MarkLine("cure", !marked, kept, Mark::kTensorModelParallel);
+    }
+    miscounted |= counted_wrongly;
     if (state->second.ok()) {
       const Param* param = run.model->params().Find(kept);
       proof =
           finalizer.Finalized(kept, statement.marks,
                               {state->second, param->shards.Target(*run.mesh)}, finalizer.config());
-      const bool counted_wrongly = norm && !statement.norm_miscount.empty();
-      if (counted_wrongly) {
-        const bool marked = statement.marks.tensor_model_parallel;
-        cures += MarkLine("cure", !marked, kept, Mark::kTensorModelParallel);
-      }
-      miscounted |= counted_wrongly;
       if (proof.outcome == Outcome::kRight) continue;
       WriteExpectation(proof, "", out);
     } else {
