@@ -55,10 +55,10 @@ void TakeOutForeign(ManifestSet& set) {
   std::vector<RunFacts> facts;
   for (const Manifest& manifest : set.manifests) facts.push_back(RunFactsOf(manifest, manifest));
   const size_t most = MostCommon(facts);
-  const int first_rank = set.manifests[most].rank;
+  const std::string other = absl::StrCat("rank ", set.manifests[most].rank);
   std::vector<Manifest> kept;
   for (size_t i = 0; i < facts.size(); ++i) {
-    std::string text = ForeignText(set.manifests[i].path, facts[i], facts[most], first_rank);
+    std::string text = ForeignText(set.manifests[i].path, facts[i], facts[most], other);
     if (text.empty()) {
       kept.push_back(std::move(set.manifests[i]));
     } else {

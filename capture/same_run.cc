@@ -54,8 +54,17 @@ size_t MostCommon(std::span<const RunFacts> facts) {
   return best.second;
 }
 
+RunFacts OfEveryStep(RunFacts facts) {
+  std::erase_if(facts, [](const auto& fact) {
+    const std::string& key = fact.first;
+    return key != "run" && key != "case" && key != "world_size" && !key.starts_with("mesh.") &&
+           !key.starts_with("framework.");
+  });
+  return facts;
+}
+
 std::string ForeignText(const std::string& path, const RunFacts& facts, const RunFacts& run,
-                        int first_rank) {
+                        const std::string& other) {
   std::map<std::string, bool> keys;
   for (const auto& [key, value] : facts) keys[key];
   for (const auto& [key, value] : run) keys[key];
@@ -75,9 +84,9 @@ std::string ForeignText(const std::string& path, const RunFacts& facts, const Ru
   }
   if (differences.empty()) return "";
   if (left > 0) differences.push_back(absl::StrCat("and ", left, " more"));
-  return absl::StrCat(path, ": is of another run than rank ", first_rank, ": ",
+  return absl::StrCat(path, ": is of another run than ", other, ": ",
                       absl::StrJoin(differences, "; "),
-                      "; the ranks of one step must be of one run: put its own file there");
+                      "; a capture is of one run: put its own there");
 }
 
 std::string RanksText(const std::vector<int>& ranks) {

@@ -22,10 +22,14 @@ RunFacts RunFactsOf(const Manifest& identity, const Manifest& common);
 // The index of the first of those facts that most ranks have.
 size_t MostCommon(std::span<const RunFacts> facts);
 
-// "" if they are of one run; else "<path>: is of another run than rank 0: config.lr 1, not 2; ...",
-// rank `first_rank` being the first of those that have the facts `run`.
+// Those of them that all steps of a run share as well: batch, loss scale and configuration may
+// change.
+RunFacts OfEveryStep(RunFacts facts);
+
+// "" if they are of one run; else "<path>: is of another run than <other>: config.lr 1, not 2;
+// ...", `other` ("rank 0", a step's folder) having the facts `run`.
 std::string ForeignText(const std::string& path, const RunFacts& facts, const RunFacts& run,
-                        int first_rank);
+                        const std::string& other);
 
 // "a, b" of ranks, runs shortened: "0-3, 6".
 std::string RanksText(const std::vector<int>& ranks);

@@ -69,9 +69,9 @@ FormatSpec ParseFormat(const std::string& text) {
 // One axis has sizes from one flag.
 void SetSizes(const std::string& flag, Axis axis, const std::string& sizes, SelectionFlags& flags) {
   if (flags.axes.contains(axis))
-    throw CLI::ValidationError(
-        flag, absl::StrCat("'", sizes, "': ", ToAbsl(Name(axis)), " has a size already (--",
-                           ToAbsl(Name(axis)), " and --at both set it); give it once"));
+    throw CLI::ValidationError(flag, absl::StrCat("'", sizes, "': ", ToAbsl(Name(axis)),
+                                                  " has a size already; give it once, by --",
+                                                  ToAbsl(Name(axis)), " or by --at"));
   flags.axes[axis] = ParseSizes(flag, sizes);
 }
 

@@ -38,6 +38,7 @@ class Auditor {
     std::optional<Step> previous;
     for (const StepFolder& folder : folders) {
       SUMONCE_ASSIGN_OR_RETURN(Step step, Step::Open(folder));
+      if (IsForeign(step)) continue;
       SUMONCE_RETURN_IF_ERROR(AddStep(step, previous ? &*previous : nullptr));
       previous = std::move(step);
     }
@@ -67,6 +68,21 @@ class Auditor {
     if (hints == nullptr) return nullptr;
     const auto hint = hints->find(name);
     return hint == hints->end() ? nullptr : &hint->second;
+  }
+
+  // A step of another run than the first is named and left out.
+  bool IsForeign(const Step& step) {
+    const RunFacts facts = OfEveryStep(
+        RunFactsOf(step.Identity(step.ranks().front()), step.Common(step.ranks().front())));
+    if (audit_.steps.empty()) {
+      run_ = facts;
+      run_path_ = step.path();
+      return false;
+    }
+    std::string text = ForeignText(step.path(), facts, run_, run_path_);
+    if (text.empty()) return false;
+    audit_.faults.push_back(std::move(text));
+    return true;
   }
 
   bool Explained(const ParamGeometry& geometry) const {
@@ -219,6 +235,8 @@ class Auditor {
 
   const AuditOptions& options_;
   Audit audit_;
+  RunFacts run_;  // of the first step
+  std::string run_path_;
   bool comparable_ = true;  // with the reference's steps
   std::map<std::string, Course> courses_;
 };

@@ -288,6 +288,23 @@ TEST(AuditRanks, ARankOfAnotherRunIsNamed) {
   }
 }
 
+// Steps of two runs in one folder: the second is named and left out.
+TEST(AuditRanks, AStepOfAnotherRunIsNamed) {
+  std::string pattern = testing::TempDir() + "/audit_XXXXXX";
+  const std::string folder = mkdtemp(pattern.data());
+  const std::string captures = SUMONCE_TEST_DATA "/captures/";
+  fs::copy(captures + "lora-replica-fixed/step-0001", folder + "/step-0001");
+  fs::copy(captures + "lora-replica-bug/step-0002", folder + "/step-0002");
+  const absl::StatusOr<Audit> audit = AuditCapture(folder, {});
+  fs::remove_all(folder);
+  ASSERT_TRUE(audit.ok()) << audit.status();
+  ASSERT_THAT(audit->faults, testing::SizeIs(1));
+  EXPECT_THAT(audit->faults[0],
+              testing::AllOf(HasSubstr("step-0002: is of another run than " + folder),
+                             HasSubstr("case lora-replica-bug, not lora-replica-fixed")));
+  EXPECT_THAT(audit->steps, testing::ElementsAre(1));
+}
+
 // The names of two nodes' folders, where the run itself is named.
 TEST(AuditRanks, FoldersOfOneRunMayHaveNames) {
   Capture capture("plain-dp2-tp2");

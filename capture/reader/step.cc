@@ -96,13 +96,13 @@ void Step::Admit(std::vector<std::unique_ptr<OpenFile>> opened) {
   std::vector<RunFacts> facts;
   for (const auto& file : opened) facts.push_back(RunFactsOf(file->identity, *file->common));
   const size_t most = MostCommon(facts);
-  const int first_rank = opened[most]->identity.rank;
+  const std::string other = absl::StrCat("rank ", opened[most]->identity.rank);
   world_size_ = opened[most]->identity.world_size;
   files_.resize(world_size_);
   for (size_t i = 0; i < opened.size(); ++i) {
     const Manifest& identity = opened[i]->identity;
     const int rank = identity.rank;
-    std::string text = ForeignText(identity.path, facts[i], facts[most], first_rank);
+    std::string text = ForeignText(identity.path, facts[i], facts[most], other);
     if (text.empty()) {
       files_[rank] = std::move(opened[i]);
       ranks_.push_back(rank);
