@@ -152,9 +152,20 @@ void AuditAll() {
   }
 }
 
-// Passes over the whole set: bytes a second of real time, and the process's peak of memory.
+// That this process has asked the system for so far (proc(5): rchar).
+int64_t BytesRead() {
+  std::ifstream file("/proc/self/io");
+  std::string key;
+  int64_t bytes = 0;
+  file >> key >> bytes;
+  return bytes;
+}
+
+// Passes over the whole set: bytes of it a second of real time, how much of it a pass reads, and
+// the process's peak of memory.
 void Passes(benchmark::State& state, void (*pass)(), bool cold) {
   Set();
+  const int64_t before = BytesRead();
   for (auto _ : state) {
     if (cold) {
       state.PauseTiming();
@@ -164,6 +175,8 @@ void Passes(benchmark::State& state, void (*pass)(), bool cold) {
     pass();
   }
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * Set().bytes());
+  state.counters["read_share"] = static_cast<double>(BytesRead() - before) /
+                                 static_cast<double>(state.iterations() * Set().bytes());
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
   state.counters["peak_MiB"] = static_cast<double>(usage.ru_maxrss) / 1024;
