@@ -15,8 +15,8 @@ namespace sumonce {
 //
 // and 1 n for a frozen one. The same of the unsharded reference, and once more for what is joined
 // to be compared with it; the weights that both start from. A second run of the ranks where a cure
-// is tried beside it. While a microbatch runs, every value on a rank's tape and its gradient. For all
-// steps the tokens and targets, one-hot. Measured peaks were 0.65 to 0.95 of it.
+// is tried beside it. While a microbatch runs, every value on a rank's tape and its gradient. For
+// all steps the tokens and targets, one-hot. Measured peaks were 0.63 to 0.85 of it.
 struct MemoryEstimate {
   double parameters = 0;   // weights, gradients, moments, records
   double activations = 0;  // values and gradients on the tapes of all ranks, of one microbatch
