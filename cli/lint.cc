@@ -52,9 +52,10 @@ int WriteScenario(const LintFlags& flags, const lint::LintOptions& options, Cont
                           "--to-scenario: ", flags.manifests.size(), " manifests; name one")),
                       context);
   }
-  const auto manifests = capture::LoadManifests(flags.manifests[0]);
-  if (!manifests.ok()) return ComplainOf(manifests.status(), context);
-  const auto statements = lint::StateParameters(*manifests, options.state);
+  const auto set = capture::LoadManifestSet(flags.manifests[0]);
+  if (!set.ok()) return ComplainOf(set.status(), context);
+  for (const std::string& fault : set->faults) context.io.err << "sumonce lint: " << fault << '\n';
+  const auto statements = lint::StateParameters(set->manifests, options.state);
   if (!statements.ok()) return ComplainOf(statements.status(), context);
   const auto text =
       lint::ScenarioText(*statements, lint::FaultsOf(*statements), flags.manifests[0]);

@@ -34,7 +34,7 @@ Summary Judge(const Selection& selection, const ReportLoop& loop, Reporter& repo
               Context& context) {
   const InterruptWatch watch;
   ProgressLine progress(context.io.err, context.io.err_is_terminal);
-  Summary summary;
+  Summary summary{.captures = loop.captures};
   size_t done = 0;
   for (const SelectedRun& run : selection.runs) {
     if (watch.Interrupted()) break;
