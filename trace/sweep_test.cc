@@ -249,20 +249,22 @@ Declared Falsified(const Declared& declared, const ValueFalsehood& falsehood, co
     std::vector<Value> values;
     if (declared.rule) values = declared.rule(call);
     if (!here) return values;
-    for (Value& value : values) {
-      if (const auto other = falsehood.told(call, value)) {
-        value = *other;
-        changed = true;
+    const std::vector<TensorRef> refs = Results(call, declared);
+    for (size_t k = 0; k < refs.size(); ++k) {
+      const auto other =
+          falsehood.told(call, values.empty() ? call.memory().Read(refs[k]) : values[k]);
+      // What the extents contradict nobody believes.
+      if (!other || refs[k].twin < 0) continue;
+      const Memory::Place place = call.memory().PlaceOf(refs[k]);
+      if (!ExtentsFit(*other, place.at, place.twice)) continue;
+      if (values.empty()) {
+        call.memory().Write(refs[k], *other);
+      } else {
+        values[k] = *other;
       }
+      changed = true;
     }
-    if (!values.empty()) return values;
-    for (const TensorRef& ref : Results(call, declared)) {
-      if (const auto other = falsehood.told(call, call.memory().Read(ref))) {
-        call.memory().Write(ref, *other);
-        changed = true;
-      }
-    }
-    return {};
+    return values;
   };
   return told;
 }

@@ -34,7 +34,7 @@ class Blocks(nn.Module):
         self.choice, self.world, self.make = choice, world, make
         self.sequence_parallel = choice.random() < 0.6
         self.wrong = choice.choice((0, 0.1, 0.3))  # of each choice
-        self.finalizer = Finalizer(choice, self.wrong)
+        self.finalizer = Finalizer(choice)
         kinds = [Mlp, Mlp, Glu, Attention, Lora, Tied] + ([Region] if self.sequence_parallel else [])
         self.embedding = Vocabulary(self) if choice.random() < 0.25 else None
         self.blocks = []

@@ -40,7 +40,7 @@ class Soup(nn.Module):
         super().__init__()
         self.choice, self.world, self.make = choice, world, make
         self.wrong = choice.choice((0, 0, 0.05, 0.15, 0.4))  # of each choice
-        self.finalizer = Finalizer(choice, self.wrong)
+        self.finalizer = Finalizer(choice)
         self.plan, self.held, self.unused, self.made = [], [Held(8, 8, "alike", None)], [0], []
         makers = [self.unary] * 3 + [self.linear] * 4 + [self.move] * 6 + [
             self.binary, self.binary, self.bias, self.gain, self.layer_norm, self.softmax, self.parallel_softmax, self.scan,

@@ -166,20 +166,21 @@ TO_WHOLE, TO_PART = ("gather", "pad"), ("split", "reduce_scatter", "reduce_scatt
 
 
 class Finalizer:
-    """What becomes of the gradients of a program's replicated parameters, mostly right. `wrong`: of each choice, how often
-    it is any; parameters are added as the program makes them."""
+    """What becomes of the gradients of a program's replicated parameters, mostly right; parameters are added as the
+    program makes them."""
 
     RIGHT = {True: ("sum",), False: ("none", "none", "average", "maximum", "broadcast")}  # by whether each has a term
     ANY = ("none", "sum", "average", "maximum", "broadcast")
 
-    def __init__(self, choice, wrong):
-        self.choice, self.wrong, self.marks, self.cut = choice, wrong, [], []
+    def __init__(self, choice):
+        self.choice, self.wrong = choice, choice.choice((0, 0.2, 0.5))  # of each choice, how often it is any
+        self.marks, self.cut = [], []
         self.flat = choice.random() < 0.4  # gradients are parts of one buffer
         self.sums = choice.choice(("each", "each", "coalesced", "joined", "joined"))
         self.average_in_one = choice.random() < 0.5
         self.clips = choice.random() < 0.1
         self.whole_buffer = self.flat and choice.random() < 0.05
-        self.scaled = choice.random() < 0.1 * bool(wrong)
+        self.scaled = choice.random() < 0.1 * bool(self.wrong)
 
     def add(self, parameter, partial):
         right = self.choice.random() >= self.wrong
@@ -217,7 +218,7 @@ class Finalizer:
             world.all_reduce_(gradient, "MAX")
         for gradient in marked["broadcast"]:
             world.broadcast_(gradient)
-        if self.scaled:
+        if self.scaled and self.marks:
             self.marks[-1][0].main_grad.mul_(1 / world.size)
 
     def sum_up(self, world, gradients):
