@@ -210,8 +210,8 @@ class Soup(nn.Module):
             w = self.parameter(held.columns, 2 * held.columns, of=held)
             forms.append(lambda c: F.linear(c, w))
         form = self.choice.choice(forms)
-        parts = self.choice.choice([lambda a, b: [a, b], lambda a, b: [a.narrow(dim, 0, half if held.cut != dim else a.shape[dim]),
-                                                                       b, a.narrow(dim, 0, a.shape[dim] - half)][:2 + (held.cut != dim)]])
+        parts = [lambda a, b: [a, b], lambda a, b: [a.narrow(dim, 0, half), b, a.narrow(dim, half, half)]]
+        parts = self.choice.choice(parts[:1 + (held.cut != dim)])
         if form is forms[-1] and len(forms) == 4:
             return self.add(held, [i, j], lambda a, b: form(torch.cat([a, b], dim)))
         return self.add(held, [i, j], lambda a, b: form(torch.cat(parts(a, b), dim)))
