@@ -94,6 +94,22 @@ TEST(Cure, NamesTheMark) {
   EXPECT_EQ(CureOf("lora-replica-fixed", lora), "");
 }
 
+// A job of DTensors reads no marks: its cures are placements, and where they are to be written.
+TEST(Cure, NamesThePlacementOfADTensorsJob) {
+  EXPECT_EQ(CureOf("torch-tp-unreduced", "blocks.0.lora_A.weight"),
+            "declare the gradient of blocks.0.lora_A.weight a term of each rank where blocks.0 "
+            "takes it local: to_local(grad_placements=[Partial()]), and redistribute it to "
+            "(Replicate(),)");
+  EXPECT_EQ(CureOf("torch-tp-left-partial", "blocks.1.norm.bias"),
+            "redistribute the gradient of blocks.1.norm.bias, which is left (Partial(sum),): "
+            "grad.redistribute(placements=(Replicate(),)) before the optimizer");
+  EXPECT_EQ(CureOf("torch-tp-plain-norm", "blocks.0.norm.weight"),
+            "make blocks.0.norm.weight a DTensor, Replicate(), whose gradient is reduced: give "
+            "blocks.0.norm a style in the plan of parallelize_module, such as SequenceParallel(), "
+            "or dist.all_reduce its gradient");
+  EXPECT_EQ(CureOf("torch-tp-unreduced", "blocks.0.norm.weight"), "");
+}
+
 TEST(Refusal, ListsWhoInheritsIt) {
   const std::string dir = absl::StrCat(TraceDir(), "/mla-te-sp-off-bug");
   const ScenarioResult result = JudgeTraces(*ReadTraces(dir), dir);

@@ -18,10 +18,7 @@ TEST(RandomPrograms, NoClaimContradictsTheNumbers) {
                                 Count(program, ProveTraces(program.set).proofs, tally);
                               });
   ASSERT_TRUE(status.ok()) << status;
-  std::cerr << tally.claims << " claims (" << tally.not_right << " of them not RIGHT), "
-            << tally.refused_wrong << " refusals truly wrong, " << tally.refused_right << " idle, "
-            << tally.no_evidence << " zero in fact, " << tally.unsound.size() << " unsound\n";
-  for (const std::string& idle : tally.idle) std::cerr << "  idle: " << idle << '\n';
+  std::cerr << testing::Describe(tally);
   for (const std::string& unsound : tally.unsound) ADD_FAILURE() << unsound;
   EXPECT_GT(tally.claims, 900);
   EXPECT_LE(tally.refused_right, 2);

@@ -1,5 +1,6 @@
 // Operations that work element by element: additions, products, linear and nonlinear functions,
 // derivatives.
+#include "base/status.h"
 #include "trace/declaration.h"
 #include "trace/declarations/labels.h"
 #include "trace/declarations/own_range.h"
@@ -62,6 +63,22 @@ std::vector<LocalRule> MaskedFill(const Call& call) {
   return {zero ? ElementwiseRule(call, {0}) : ElementwiseRule(call, {})};
 }
 
+// where(condition, a, b): linear in the one beside zeros.
+std::vector<LocalRule> Where(const Call& call) {
+  LocalRule rule = ElementwiseRule(call, {});
+  if (rule.refused != nullptr || rule.operands.size() != 3) {
+    rule.refused = kFormUndeclared;
+    return {rule};
+  }
+  for (const int zeros : {2, 1}) {
+    if (!call.value(zeros).is_zero()) continue;
+    rule.operands.erase(rule.operands.begin() + zeros);
+    rule.linear = Linear(1);
+    break;
+  }
+  return {rule};
+}
+
 // The exponent 1 is what an optimised square root of a square leaves.
 std::vector<LocalRule> Power(const Call& call) {
   const auto number = call.number(1);
@@ -95,13 +112,14 @@ void RegisterElementwise(DeclarationTable& table) {
   table.Add("copy", {.rule = Copy, .form = "tt"});
   AddChained(table, "masked_fill", "ttn", MaskedFill);
 
+  table.AddLocal("where", "ttt", Where);
   table.AddLocal("pow", "tn", Power);
-  table.AddLocal(
-      {"rsqrt",       "sqrt",        "exp",         "log",        "cos",  "sin", "sigmoid",
-       "tanh",        "gelu",        "silu",        "softplus",   "relu", "abs", "reciprocal",
-       "erf",         "clamp",       "clamp_min",   "gt",         "le",   "eq",  "ne",
-       "bitwise_and", "bitwise_not", "logical_not", "logical_and"},
-      "t", Elementwise({}));
+  table.AddLocal({"rsqrt",       "sqrt",       "exp",  "log",         "cos",         "sin",
+                  "sigmoid",     "tanh",       "gelu", "silu",        "softplus",    "relu",
+                  "abs",         "reciprocal", "erf",  "clamp",       "clamp_min",   "gt",
+                  "le",          "eq",         "ne",   "bitwise_and", "bitwise_not", "logical_not",
+                  "logical_and", "sgn",        "sign", "maximum",     "minimum"},
+                 "t", Elementwise({}));
   for (const char* name : {"lt", "ge"}) AddChained(table, name, "t.", Elementwise({}), kNumber);
   for (const char* name : {"bitwise_or", "logical_or"})
     AddChained(table, name, "tt", Elementwise({}));

@@ -108,6 +108,18 @@ std::vector<Value> Embedding(const Call& call) {
   return {Find(call, call.value(0), call.out_shape(0), list, RankOf(call, list))};
 }
 
+// index_select(x, dim, index).
+std::vector<Value> IndexSelect(const Call& call) {
+  const int dim = call.dimension(1, 0, static_cast<int>(call.shape(0).size()));
+  if (dim < 0 || call.shape(2).size() != 1) return {call.Lose(kFormUndeclared)};
+  IndexList list;
+  list.values.resize(dim);
+  list.values.push_back(call.value(2));
+  list.refs = {call.ref(2)};
+  list.first = list.last = dim;
+  return {Find(call, call.value(0), call.out_shape(0), list, 1)};
+}
+
 // gather(x, dim, index): the other dimensions belong together.
 std::vector<LocalRule> Gather(const Call& call) {
   const int rank = static_cast<int>(call.shape(0).size());
@@ -188,6 +200,7 @@ std::vector<Value> IndexPut(const Call& call) {
 void RegisterLookup(DeclarationTable& table) {
   table.Add("index", {.rule = Index, .form = "tl"});
   table.Add("embedding", {.rule = Embedding, .form = "tt"});
+  table.Add("index_select", {.rule = IndexSelect, .form = "tnt"});
   table.AddLocal("gather", "tnt", Gather);
   table.Add("embedding_dense_backward",
             {.rule = EmbeddingBackward, .form = "tt", .may_vary = 1u << 2});

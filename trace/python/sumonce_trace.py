@@ -386,9 +386,11 @@ def _write(recorder, target):
 
 
 def _marks(parameter):
-    """The plain attributes that frameworks write on a parameter, as they stand after the step; DTensor's placements."""
+    """The plain attributes that frameworks write on a parameter, as they stand after the step; DTensor's placements, also of
+    the gradient."""
     marks = {k: v for k, v in vars(parameter).items() if isinstance(v, (bool, int, str)) and not k.startswith("_")}
-    return marks | ({"placements": str(parameter.placements)} if hasattr(parameter, "placements") else {})
+    placed = {"placements": parameter, "grad_placements": parameter.grad}
+    return marks | {k: str(t.placements) for k, t in placed.items() if hasattr(t, "placements")}
 
 
 def main(argv=None):

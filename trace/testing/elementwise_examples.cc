@@ -92,6 +92,8 @@ void AddNonlinear(Examples& examples) {
       {"reciprocal", [](double x) { return 1 / x; }},
       {"relu", [](double x) { return std::max(x - 2, 0.0); }},
       {"abs", [](double x) { return std::abs(x - 2); }},
+      {"sgn", [](double x) { return x < 2 ? -1.0 : 1.0; }},
+      {"sign", [](double x) { return x < 2 ? -1.0 : 1.0; }},
       {"logical_not", [](double x) { return x < 2 ? 1.0 : 0.0; }},
       {"bitwise_not", [](double x) { return x < 2 ? 1.0 : 0.0; }}};
   for (const auto& [name, f] : functions)
@@ -152,6 +154,11 @@ void AddElementwiseExamples(Examples& examples) {
       ByLocalExtent("aten.mul.Scalar", [](double x, double number) { return x * number; }));
   examples["div"].push_back(
       ByLocalExtent("aten.div.Scalar", [](double x, double number) { return x / number; }));
+  AddBinary(examples, "maximum", [](const Entries& x) { return std::max(x[0], x[1]); });
+  AddBinary(examples, "minimum", [](const Entries& x) { return std::min(x[0], x[1]); });
+  Example where = Base("aten.where.self", {{12, 6}, {12, 6}, {12, 6}},
+                       [](const Entries& x) { return x[0] > 0 ? x[1] : x[2]; });
+  examples["where"] = {where};
   examples["rsub"] = {WithNumbers(
       Base("aten.rsub.Scalar", {{12, 6}}, [](const Entries& x) { return 3 - x[0]; }), {N(3)})};
 
@@ -185,6 +192,7 @@ Examples AllExamples() {
   AddElementwiseExamples(examples);
   AddCombiningExamples(examples);
   AddStructuralExamples(examples);
+  AddLookupExamples(examples);
   return examples;
 }
 

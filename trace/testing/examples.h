@@ -14,7 +14,8 @@ using Examples = std::map<std::string, std::vector<Example>>;  // by base name
 
 void AddElementwiseExamples(Examples& examples);
 void AddCombiningExamples(Examples& examples);   // reductions, contractions, mixing
-void AddStructuralExamples(Examples& examples);  // views, joins, look-ups, creation, collectives
+void AddStructuralExamples(Examples& examples);  // views, joins, creation, collectives
+void AddLookupExamples(Examples& examples);      // and what is put at looked-up places
 Examples AllExamples();
 
 // The extents of operands that are repeated along 1 and otherwise the same.

@@ -114,6 +114,7 @@ std::string Contradiction(const Proof& proof, const Truth& truth) {
 }
 
 void Count(const RandomProgram& program, const std::map<std::string, Proof>& proofs, Tally& tally) {
+  ++tally.programs;
   for (const auto& [param, truth] : program.truth) {
     const auto found = proofs.find(param);
     if (found == proofs.end()) continue;
@@ -133,6 +134,17 @@ void Count(const RandomProgram& program, const std::map<std::string, Proof>& pro
       ++tally.refused_wrong;
     }
   }
+}
+
+std::string Describe(const Tally& tally) {
+  std::string text = absl::StrCat(
+      tally.programs, " programs: ", tally.claims, " claims (", tally.not_right,
+      " of them not RIGHT), ", tally.refused_wrong, " refusals truly wrong, ", tally.refused_right,
+      " idle, ", tally.no_evidence, " zero in fact, ", tally.unsound.size(), " unsound\n");
+  for (const std::string& idle : tally.idle) absl::StrAppend(&text, "  idle: ", idle, "\n");
+  for (const std::string& unsound : tally.unsound)
+    absl::StrAppend(&text, "  unsound: ", unsound, "\n");
+  return text;
 }
 
 }  // namespace sumonce::trace::testing

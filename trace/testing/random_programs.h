@@ -34,6 +34,7 @@ absl::Status ForEachProgram(const std::string& path,
 std::string Contradiction(const Proof& proof, const Truth& truth);
 
 struct Tally {
+  int programs = 0;
   int claims = 0;
   int not_right = 0;      // claims that are not RIGHT
   int refused_wrong = 0;  // refusals of what is wrong in fact
@@ -43,5 +44,8 @@ struct Tally {
   std::vector<std::string> idle;
 };
 void Count(const RandomProgram& program, const std::map<std::string, Proof>& proofs, Tally& tally);
+
+// One line of counts, and one for each idle refusal and each contradiction.
+std::string Describe(const Tally& tally);
 
 }  // namespace sumonce::trace::testing

@@ -202,100 +202,6 @@ void AddJoins(Examples& examples) {
   }
 }
 
-int64_t Whole(double number) { return static_cast<int64_t>(number); }
-
-void AddLookups(Examples& examples) {
-  // table[index], index into the rows.
-  Example index;
-  index.op = "aten.index.Tensor";
-  index.operands = {{12, 6}, {12}};
-  index.index_below = {0, 12};
-  index.args = [](const Shapes&, int, int) { return std::vector<Argument>{T(0), Tensors({1})}; };
-  index.kernel = [](const std::vector<Array>& in, const std::vector<Argument>&) {
-    Array out({in[1].shape[0], in[0].shape[1]});
-    ForEachIndex(out.shape, [&](const Index& at) {
-      At(out, at) = At(in[0], {Whole(in[1].data[at[0]]) % in[0].shape[0], at[1]});
-    });
-    return std::vector<Array>{out};
-  };
-  examples["index"] = {index};
-  // table[:, index].
-  Example columns = index;
-  columns.operands = {{12, 6}, {12}};
-  columns.index_below = {0, 6};
-  columns.args = [](const Shapes&, int, int) {
-    return std::vector<Argument>{T(0), Tensors({-1, 1})};
-  };
-  columns.kernel = [](const std::vector<Array>& in, const std::vector<Argument>&) {
-    Array out({in[0].shape[0], in[1].shape[0]});
-    ForEachIndex(out.shape, [&](const Index& at) {
-      At(out, at) = At(in[0], {at[0], Whole(in[1].data[at[1]]) % in[0].shape[1]});
-    });
-    return std::vector<Array>{out};
-  };
-  examples["index"].push_back(columns);
-  Example embedding = index;
-  embedding.op = "aten.embedding";
-  embedding.args = [](const Shapes&, int, int) { return std::vector<Argument>{T(0), T(1)}; };
-  examples["embedding"] = {embedding};
-
-  Example gather;
-  gather.op = "aten.gather";
-  gather.operands = {{12, 6}, {12, 6}};
-  gather.index_below = {0, 6};
-  gather.args = [](const Shapes&, int, int) { return std::vector<Argument>{T(0), I(1), T(1)}; };
-  gather.kernel = [](const std::vector<Array>& in, const std::vector<Argument>&) {
-    Array out(in[1].shape);
-    ForEachIndex(out.shape, [&](const Index& at) {
-      At(out, at) = At(in[0], {at[0], Whole(At(in[1], at)) % in[0].shape[1]});
-    });
-    return std::vector<Array>{out};
-  };
-  gather.compatible = [](const Shapes& shapes) { return shapes[1][0] <= shapes[0][0]; };
-  // Fewer indices than entries: what a rank's own ones name is not what the whole's do.
-  Example fewer = gather;
-  fewer.operands = {{24, 6}, {12, 6}};
-  examples["gather"] = {gather, fewer};
-}
-
-void AddScatters(Examples& examples) {
-  const auto scatter = [](const Array& into, const Array& at, const Array& values) {
-    Array out = into;
-    ForEachIndex(values.shape, [&](const Index& from) {
-      At(out, {Whole(at.data[from[0]]) % out.shape[0], from[1]}) += At(values, from);
-    });
-    return std::vector<Array>{out};
-  };
-  const auto rows = [](const Shapes& shapes) { return shapes[0][0] == shapes[1][0]; };
-  Example embedding_backward;
-  embedding_backward.op = "aten.embedding_dense_backward";
-  embedding_backward.operands = {{12, 6}, {12}};
-  embedding_backward.index_below = {0, 12};
-  embedding_backward.args = [](const Shapes&, int, int) {
-    return std::vector<Argument>{T(0), T(1), I(12), I(-1), B(false)};
-  };
-  embedding_backward.kernel = [=](const std::vector<Array>& in, const std::vector<Argument>&) {
-    return scatter(Array({12, in[0].shape[1]}), in[1], in[0]);
-  };
-  embedding_backward.compatible = rows;
-  examples["embedding_dense_backward"] = {embedding_backward};
-
-  Example put;
-  put.op = "aten.index_put";
-  put.operands = {{12, 6}, {12}, {12, 6}};
-  put.index_below = {0, 12, 0};
-  put.args = [](const Shapes&, int, int) {
-    return std::vector<Argument>{T(0), Tensors({1}), T(2), B(true)};
-  };
-  put.kernel = [=](const std::vector<Array>& in, const std::vector<Argument>&) {
-    return scatter(in[0], in[1], in[2]);
-  };
-  put.compatible = [](const Shapes& shapes) {
-    return shapes[1][0] == shapes[2][0] && shapes[0][1] == shapes[2][1];
-  };
-  examples["index_put"] = {put};
-}
-
 void AddCreation(Examples& examples) {
   const auto make = [&](const std::string& name, std::vector<Argument> args, const Array& made) {
     Example example;
@@ -420,8 +326,6 @@ void AddCollectives(Examples& examples) {
 void AddStructuralExamples(Examples& examples) {
   AddViews(examples);
   AddJoins(examples);
-  AddLookups(examples);
-  AddScatters(examples);
   AddCreation(examples);
   AddCollectives(examples);
 }
