@@ -411,16 +411,5 @@ TEST(Reader, ATruncatedFileIsNoShorterTrace) {
   EXPECT_THAT(std::string(program.status().message()), HasSubstr("middle of its gzip stream"));
 }
 
-TEST(Reader, MissingRanksAreNamed) {
-  const std::string dir = absl::StrCat(::testing::TempDir(), "/one_rank");
-  std::filesystem::create_directories(dir);
-  std::filesystem::copy_file(SUMONCE_TEST_DATA "/traces/lora-replica-fixed/tp2.rank0.jsonl.gz",
-                             dir + "/tp2.rank0.jsonl.gz",
-                             std::filesystem::copy_options::overwrite_existing);
-  const auto set = ReadTraces(dir);
-  ASSERT_FALSE(set.ok());
-  EXPECT_THAT(std::string(set.status().message()), HasSubstr("rank 1 of size 2 is missing"));
-}
-
 }  // namespace
 }  // namespace sumonce::trace

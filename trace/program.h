@@ -27,7 +27,8 @@ struct Geometry {
 };
 int64_t Count(const Geometry& geometry);  // elements
 
-enum class TensorKind : uint8_t { kPlain, kParam, kGrad, kInput, kBuffer };
+// kGradBefore: a gradient as the finalizer found it, where the step leaves another tensor.
+enum class TensorKind : uint8_t { kPlain, kParam, kGrad, kInput, kBuffer, kGradBefore };
 
 struct TensorInfo {
   bool defined = false;

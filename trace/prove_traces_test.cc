@@ -107,6 +107,9 @@ TEST(Cure, NamesThePlacementOfADTensorsJob) {
             "make blocks.0.norm.weight a DTensor, Replicate(), whose gradient is reduced: give "
             "blocks.0.norm a style in the plan of parallelize_module, such as SequenceParallel(), "
             "or dist.all_reduce its gradient");
+  EXPECT_EQ(CureOf("torch-tp-summed-twice", "head.weight"),
+            "declare the gradient of head.weight complete where the model takes it local: "
+            "to_local(grad_placements=[Replicate()])");
   EXPECT_EQ(CureOf("torch-tp-unreduced", "blocks.0.norm.weight"), "");
 }
 

@@ -40,6 +40,13 @@ const char* FaultOf(const NumberRef& number) {
   return number.value == number.twice || (number.value != number.value) ? nullptr : kSizeNumber;
 }
 
+std::optional<TensorRef> RefBefore(const Alignment& traces, std::string_view param) {
+  for (const Alignment::Named& named : traces.named()) {
+    if (named.kind == TensorKind::kGradBefore && named.name == param) return named.ref;
+  }
+  return std::nullopt;
+}
+
 Mesh MeshOf(int size) {
   MeshSizes sizes;
   sizes.tp = size;
@@ -95,10 +102,8 @@ void Prover::Begin() {
   for (const ParamInfo& param : traces_.base().params) trainable[param.name] = param.trainable;
   memory_.set_operation(-1);
   for (const Alignment::Named& named : traces_.named()) {
-    if (named.kind == TensorKind::kGrad) {
-      memory_.Write(named.ref, UniformValue(0.0));
-      continue;
-    }
+    if (named.kind == TensorKind::kGrad) memory_.Write(named.ref, UniformValue(0.0));
+    if (named.kind == TensorKind::kGrad || named.kind == TensorKind::kGradBefore) continue;
     const Value value = LayoutOf(named);
     memory_.Write(named.ref, value);
     if (named.kind == TensorKind::kParam) targets_[std::string(named.name)] = value;
@@ -108,6 +113,7 @@ void Prover::Begin() {
     if (named.kind != TensorKind::kGrad || found == trainable.end() || !found->second) continue;
     gradients_.push_back({.param = std::string(named.name),
                           .ref = named.ref,
+                          .ref_before = RefBefore(traces_, named.name),
                           .target = targets_[std::string(named.name)],
                           .before = {},
                           .after = {}});
@@ -117,7 +123,8 @@ void Prover::Begin() {
 void Prover::SnapshotBefore() {
   if (before_taken_) return;
   before_taken_ = true;
-  for (TracedGradient& gradient : gradients_) gradient.before = memory_.Read(gradient.ref);
+  for (TracedGradient& gradient : gradients_)
+    gradient.before = memory_.Read(gradient.ref_before.value_or(gradient.ref));
 }
 
 const char* Prover::NumberFault(const Call& call, const Declared& declared) const {

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,8 +30,9 @@ struct Refusal {
 struct TracedGradient {
   std::string param;
   TensorRef ref;
-  Value target;  // what is right: the parameter's own layout, times 1
-  Value before;  // the finalizer
+  std::optional<TensorRef> ref_before = {};  // what it was for the finalizer, if another tensor
+  Value target;                              // what is right: the parameter's own layout, times 1
+  Value before;                              // the finalizer
   Value after;
 };
 

@@ -52,6 +52,10 @@ absl::StatusOr<Files> FindFiles(const std::string& dir) {
   for (fs::directory_iterator at(dir, error), end; !error && at != end; at.increment(error)) {
     const auto name = ParseName(at->path().filename().string());
     if (!name) continue;
+    if (!fs::is_regular_file(at->path(), error)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(at->path().string(), ": error: is no regular file"));
+    }
     const auto [found, added] = files.emplace(std::pair(name->size, name->rank), at->path());
     if (!added) {
       return absl::InvalidArgumentError(absl::StrCat(found->second, ": error: also there as ",

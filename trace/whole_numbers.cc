@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -88,6 +89,18 @@ std::set<int> NumbersBeyondWhole(const Alignment& traces) {
   return beyond;
 }
 
+// A parameter that the unsharded program lacks: it may be another job's.
+std::string OfAnotherJob(const Alignment& traces) {
+  std::set<std::string_view> names;
+  for (const ParamInfo& param : traces.set().whole->params) names.insert(param.name);
+  for (const ParamInfo& param : traces.base().params) {
+    if (names.contains(param.name)) continue;
+    return absl::StrCat("; it has no parameter ", ToAbsl(param.name),
+                        " either: trace the same job unsharded");
+  }
+  return "";
+}
+
 std::string NumberOfWholeAlone(const Alignment& traces) {
   if (!traces.set().whole) return "";
   const Program& whole = *traces.set().whole;
@@ -97,7 +110,7 @@ std::string NumberOfWholeAlone(const Alignment& traces) {
     if (count >= ops.size()) continue;
     return absl::StrCat("the unsharded program has the number ", key.second, " ", ops.size(),
                         " times, first at ", OperationName(whole, ops.front()),
-                        ", the sharded one ", count, " times");
+                        ", the sharded one ", count, " times", OfAnotherJob(traces));
   }
   return "";
 }

@@ -9,14 +9,13 @@ buffers need no bookkeeping. Needs nothing but PyTorch. The format is that of do
 
 In one process, without GPUs, peers or memory, the four traces of a proof: python -m sumonce_trace --help
 One trace at a time, from one thread. The same job gives the same bytes."""
-import argparse, contextlib, ctypes, difflib, gzip, hashlib, importlib, inspect, json, math, os, re, sys, time, traceback
+import argparse, contextlib, ctypes, difflib, gzip, hashlib, importlib.util, inspect, json, math, os, re, sys, time, traceback
 from pathlib import Path
 from types import SimpleNamespace
 
 import torch._dynamo  # which torch loads at a mode's first dispatch: rather here than inside a trace
 import torch.distributed as dist
-from torch._subclasses import fake_tensor
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses import FakeTensor, fake_tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
@@ -27,8 +26,7 @@ class TraceError(RuntimeError):
 
 
 def checkpoint_name(name):
-    """Without wrappers' prefixes and PEFT's base_layer: 'module.module.decoder.linear_qkv.base_layer.weight' ->
-    'decoder.linear_qkv.weight'."""
+    """Without wrappers' prefixes and PEFT's base_layer: 'module.decoder.fc1.base_layer.weight' -> 'decoder.fc1.weight'."""
     name = re.sub(r"^((module|base_model\.model|_orig_mod|_fsdp_wrapped_module)(\.|$))*", "", name)
     return re.sub(r"\.base_layer(?=\.|$)", "", name)
 
@@ -79,11 +77,9 @@ def _target(out, group, audit, force):
 # They compute nothing: metadata, profiling, another Python object of the same memory.
 _SKIPPED = re.compile(r"(prim|profiler)\.|aten\.(detach|alias|lift|is_pinned|is_same_size|record_stream|sym_\w+)(\.|$)"
                       r"|_c10d_functional\.(wait_tensor|_wrap_tensor_autograd)")
-_NOT_RECORDED = {"device", "layout", "pin_memory", "memory_format"}
 # DTensor's collectives into new memory -> the c10d operations that they stand for.
-_FUNCTIONAL = {"_c10d_functional.all_reduce": "c10d.allreduce_",
-               "_c10d_functional.all_gather_into_tensor": "c10d._allgather_base_",
-               "_c10d_functional.reduce_scatter_tensor": "c10d._reduce_scatter_base_"}
+_FUNCTIONAL = dict(zip(("_c10d_functional." + name for name in ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor")),
+                       ("c10d.allreduce_", "c10d._allgather_base_", "c10d._reduce_scatter_base_")))
 
 
 class Recorder(TorchDispatchMode):
@@ -91,9 +87,9 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self, model, name_of, audit):
         super().__init__()
-        self.parameters = [(name_of(n), p) for n, p in model.named_parameters()]
-        self.buffers = [(name_of(n), b) for n, b in model.named_buffers()]
-        self.memory, self.operations = Memory(), []
+        self.parameters, self.buffers = ([(name_of(n), t) for n, t in named] for named in (
+            model.named_parameters(), model.named_buffers()))
+        self.memory, self.operations, self.before = Memory(), [], {}
         self.places = Places(model, name_of, self.memory)
         self.audit = Audit() if audit else None
         self.fake_mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
@@ -101,18 +97,16 @@ class Recorder(TorchDispatchMode):
             raise TraceError("the audit hashes memory, and fake tensors have none")
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
+        name, kwargs = str(func).removesuffix(".default"), kwargs or {}
         if any(hasattr(t, "__tensor_flatten__") for t in types):
             return NotImplemented  # DTensor and the like: what they do to their local tensors comes next
-        name = str(func).removesuffix(".default")
         if self._is_rehearsal([args, kwargs]):
             return func(*args, **kwargs)
         if _SKIPPED.match(name):
             result = func(*args, **kwargs)
             self.memory.number_all(result)  # what it made is not from outside
             return result
-        record = self._record_functional if name in _FUNCTIONAL else self._record
-        return record(func, name, args, kwargs, *self.places.now())
+        return (self._record_functional if name in _FUNCTIONAL else self._record)(func, name, args, kwargs, *self.places.now())
 
     def _is_rehearsal(self, tree):
         """DTensor asks for the shape of a result by running the operation on fake tensors of its own."""
@@ -121,7 +115,7 @@ class Recorder(TorchDispatchMode):
     def _record(self, func, name, args, kwargs, module, phase):
         written = _written(func, args, kwargs)
         operation = {"op": name, "args": self._encode(args)}
-        keywords = {k: self._encode(v) for k, v in kwargs.items() if k not in _NOT_RECORDED}
+        keywords = {k: self._encode(v) for k, v in kwargs.items() if k not in ("device", "layout", "pin_memory", "memory_format")}
         at = f"@{len(self.operations)} {name} [{module}]"
         if self.audit:
             self.audit.look(at, [args, kwargs], compare=True)
@@ -153,6 +147,8 @@ class Recorder(TorchDispatchMode):
         out, written = self.memory.number_all(results), self.memory.number_all(writes)
         operation |= {"out": out, "phase": phase, "kwargs": kwargs, "writes": written, "module": module}
         self.operations.append({k: v for k, v in operation.items() if v or k not in ("kwargs", "writes", "module")})
+        if phase != "finalize" or not self.before:  # the gradients as the finalizer finds them
+            self.before = {n: self.memory.number(g) for n, g in self._gradients()} if phase == "finalize" else {}
 
     def _encode(self, value):
         if isinstance(value, torch.Tensor):
@@ -181,6 +177,8 @@ class Recorder(TorchDispatchMode):
             raise TraceError("no operation was recorded: run the step inside `with sumonce_trace.trace(model)`")
         for name, gradient in self._gradients():
             self.memory.name(gradient, "grad", name)
+            before = self.memory.records[self.before.get(name, self.memory.number(gradient))]
+            before |= {} if "kind" in before else {"kind": "grad_before", "name": name}
         if self.audit:
             self.audit.look("the end", [t for _, t in self.parameters + self._gradients()], compare=True)
             if self.audit.findings:
@@ -193,8 +191,8 @@ class Recorder(TorchDispatchMode):
         return [pair for pair in pairs if pair[1] is not None]
 
 
-_NEEDS_NUMBERS = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException,
-                  fake_tensor.UnsupportedOperatorException)
+_NEEDS_NUMBERS = tuple(getattr(fake_tensor, f"{name}Exception") for name in (
+    "DataDependentOutput", "DynamicOutputShape", "UnsupportedOperator"))
 _DONE = type("_Done", (dist.Work,), {"wait": lambda self, timeout=None: True})()  # lives on: C++ holds it weakly
 
 
@@ -250,8 +248,8 @@ class Memory:
                     tensor.stride() if strided else (0,) * tensor.dim(), str(tensor.dtype).removeprefix("torch."))
         if geometry not in self._number_of:
             self._number_of[geometry] = len(self.records)
-            keys = ("tensor", "storage", "offset", "shape", "strides", "dtype")
-            self.records.append(dict(zip(keys, (len(self.records), *geometry))))
+            names = ("tensor", "storage", "offset", "shape", "strides", "dtype")
+            self.records.append(dict(zip(names, (len(self.records), *geometry))))
             if used and new:
                 content = _bytes(tensor)
                 self.records[-1]["digest"] = content and hashlib.sha1(content).hexdigest()[:12]
@@ -288,14 +286,13 @@ def _bytes(tensor):
 
 
 class Places:
-    """Module and phase of what runs now. A backward operation belongs to the module whose forward pass made its autograd
-    node, found by the node's sequence number. The finalizer is what follows the last backward pass."""
+    """Module and phase of what runs now. A backward operation is of the module whose forward pass made its autograd node, by
+    the node's sequence number. The finalizer is what follows the last backward pass."""
 
     def __init__(self, model, name_of, memory):
         self._model, self._memory = model, memory
         self._names = {id(m): name_of(n) for n, m in model.named_modules()}
-        self._stack, self._module_of, self._counted = [""], {}, 0
-        self._inside, self._behind = 0, False  # a backward pass
+        self._stack, self._module_of, self._counted, self._inside, self._behind = [""], {}, 0, 0, False  # a backward pass
 
     def now(self):
         """(path of the module or "", "forward", "backward" or "finalize")"""
@@ -367,12 +364,12 @@ class Audit:
 
 def records(recorder, target):
     """The lines of a trace file. target: size, rank and group (world ranks) of the axis."""
-    packages = ("torch", "megatron.core", "mcore_bridge", "peft")
-    versions = {p: sys.modules[p].__version__ for p in packages if hasattr(sys.modules.get(p), "__version__")}
+    versions = {p: sys.modules[p].__version__ for p in ("torch", "megatron.core", "mcore_bridge", "peft")
+                if hasattr(sys.modules.get(p), "__version__")}
     params = {name: {"shape": list(_local(p).shape), "grad": p.requires_grad, "marks": _marks(p)}
               for name, p in recorder.parameters}
     header = {"format": "sumonce-trace", "version": 1, "axis": "tp", "size": target.size, "rank": target.rank,
-              "group": target.group, "versions": versions, "params": params}
+              "group": target.group, "operations": len(recorder.operations), "versions": versions, "params": params}
     return [header, *recorder.memory.records, *recorder.operations]
 
 
@@ -386,8 +383,7 @@ def _write(recorder, target):
 
 
 def _marks(parameter):
-    """The plain attributes that frameworks write on a parameter, as they stand after the step; DTensor's placements, also of
-    the gradient."""
+    """The plain attributes of a parameter, as they stand after the step; a DTensor's placements and its gradient's."""
     marks = {k: v for k, v in vars(parameter).items() if isinstance(v, (bool, int, str)) and not k.startswith("_")}
     placed = {"placements": parameter, "grad_placements": parameter.grad}
     return marks | {k: str(t.placements) for k, t in placed.items() if hasattr(t, "placements")}
@@ -400,22 +396,27 @@ def main(argv=None):
     torch._dynamo.config.disable = True  # compiled regions run eagerly
     try:
         step = _load(options.job)
-        if options.out.exists() and any(options.out.iterdir()) and not options.force:
+        options.out.mkdir(parents=True, exist_ok=True)
+        if any(options.out.iterdir()) and not options.force:
             raise TraceError(f"{options.out} exists and is not empty; name another with --out, or pass --force")
-    except TraceError as error:
+        for old in options.out.glob("tp*.rank*.jsonl*"):
+            old.unlink()
+    except (TraceError, OSError) as error:
         print(f"sumonce_trace: error: {error}", file=sys.stderr)
         return 4
-    options.out.mkdir(parents=True, exist_ok=True)
-    for path in options.out.glob("tp*.rank*.jsonl*"):
-        path.unlink()
     for size, rank in [*((options.tp[0], r) for r in range(options.tp[0])), (options.tp[1], 0), (1, 0)]:
+        path, group = options.out / f"tp{size}.rank{rank}.jsonl.gz", list(range(size))
+        target = SimpleNamespace(path=path, size=size, rank=rank, group=group, audit=options.audit, operations=0)
         sys.stdout.flush()
         child = os.fork()  # with it ends what frameworks keep in globals; all that the job imports is there
         if child == 0:
-            code = _make(step, options, size, rank, FakeStore())
+            code = _make(step, options, target, FakeStore())
             sys.stdout.flush()
             os._exit(code)
-        if os.waitpid(child, 0)[1]:
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code or not path.exists():
+            if code != 1:  # _make would have said why
+                print(f"sumonce_trace: error: {options.job} at tp {size}, rank {rank} ended its process ({code})", file=sys.stderr)
             return 1
     print(f"sumonce prove --trace {options.out}")
     return 0
@@ -423,10 +424,8 @@ def main(argv=None):
 
 def _parse(argv):
     parser = argparse.ArgumentParser(formatter_class=argparse.RawTextHelpFormatter, usage=(
-        "python -m sumonce_trace job.py:step --tp 2,4\n"
-        "       python -m sumonce_trace job.py:step --tp 2,4 --real --audit --out traces"), description=(
-        "Makes the traces of a proof: each rank of size n, rank 0 of 2n, the unsharded one. step(tp_size) builds the model and\n"
-        "runs one step inside `with sumonce_trace.trace(model):`. Its process group's collectives do nothing; tensors are fake."))
+        "python -m sumonce_trace job.py:step --tp 2,4 [--real [--audit]] [--out traces] [--force]"), description=(
+        "Traces step(tp_size) on each rank of size n, rank 0 of 2n and unsharded; collectives do nothing, tensors are fake."))
     parser.error = lambda message: parser.exit(4, f"sumonce_trace: error: {message}\n")
     parser.add_argument("job", metavar="JOB.py:STEP", help="a file and a function in it")
     parser.add_argument("--tp", required=True, help="n,2n, such as 2,4; at 2n every extent of a shard is 2 or more")
@@ -436,7 +435,7 @@ def _parse(argv):
     parser.add_argument("--audit", action="store_true", help="find kernels outside the dispatcher; with --real, 3 x slower")
     options = parser.parse_args(argv)
     sizes = [int(size) if size.isdecimal() else 0 for size in options.tp.split(",")]
-    if len(sizes) != 2 or sizes[0] < 2 or sizes[1] != 2 * sizes[0]:
+    if sizes[0] < 2 or sizes[1:] != [2 * sizes[0]]:
         parser.error(f"--tp {options.tp}: expected n,2n with n of 2 or more, such as 2,4; one size proves nothing")
     if options.audit and not options.real:
         parser.error("--audit hashes memory, and fake tensors have none; add --real")
@@ -449,20 +448,19 @@ def _load(job):
     if not Path(place).is_file():
         raise TraceError(f"'{job}': expected JOB.py:STEP, a file that is there and a function in it")
     sys.path.insert(0, str(Path(place).resolve().parent))
-    module = importlib.import_module(Path(place).stem)
-    step = vars(module).get(name)
-    if not inspect.isfunction(step):
-        functions = [n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__]
-        near = difflib.get_close_matches(name, functions, 1)
+    spec = importlib.util.spec_from_file_location(Path(place).stem, place)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(spec.name, module)
+    spec.loader.exec_module(module)
+    if not inspect.isfunction(step := vars(module).get(name)):
+        near = difflib.get_close_matches(name, [n for n, f in vars(module).items() if inspect.isfunction(f)], 1)
         raise TraceError(f"{job}: no function '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""))
     return step
 
 
-def _make(step, options, size, rank, store):
+def _make(step, options, target, store):
     """One trace, in the forked process, of a group whose collectives do nothing. The exit code."""
-    path, start = options.out / f"tp{size}.rank{rank}.jsonl.gz", time.monotonic()
-    target = SimpleNamespace(path=path, size=size, rank=rank, group=list(range(size)), audit=options.audit, operations=0)
-    _requests.append(target)
+    size, rank, start, _requests[:] = target.size, target.rank, time.monotonic(), [target]
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "localhost"}
     try:
         torch.manual_seed(1)
@@ -472,15 +470,15 @@ def _make(step, options, size, rank, store):
             step(size)
         if not target.operations:
             raise TraceError("the step returned without `with sumonce_trace.trace(model)`")
-    except Exception as error:
-        if not isinstance(error, TraceError):
+    except BaseException as error:
+        if not (told := isinstance(error, TraceError)):
             traceback.print_exc()
-        frames = [f"{f.filename}:{f.lineno}: " for f in traceback.extract_tb(error.__traceback__)
-                  if f.filename not in (__file__, contextlib.__file__) and "/torch/" not in f.filename]
-        cure = "" if options.real or isinstance(error, TraceError) else "; try --real"
-        print(f"sumonce_trace: error: {options.job} at tp {size}, rank {rank}: {''.join(frames[-1:])}{error}{cure}", file=sys.stderr)
+        at = [f"{f.filename}:{f.lineno}: " for f in traceback.extract_tb(error.__traceback__)
+              if f.filename not in (__file__, contextlib.__file__) and "/torch/" not in f.filename]
+        what, cure = "" if told else f"{type(error).__name__}: ", "; try --real" if isinstance(error, Exception) and not options.real and not told else ""
+        print(f"sumonce_trace: error: {options.job} at tp {size}, rank {rank}: {''.join(at[-1:])}{what}{error}{cure}", file=sys.stderr)
         return 1
-    print(f"{path.name}: {target.operations} operations, {time.monotonic() - start:.1f} s", file=sys.stderr)
+    print(f"{target.path.name}: {target.operations} operations, {time.monotonic() - start:.1f} s", file=sys.stderr)
     return 0
 
 

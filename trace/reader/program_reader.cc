@@ -21,6 +21,7 @@ absl::StatusOr<TensorKind> KindOf(std::string_view text) {
   if (text == "grad") return TensorKind::kGrad;
   if (text == "input") return TensorKind::kInput;
   if (text == "buffer") return TensorKind::kBuffer;
+  if (text == "grad_before") return TensorKind::kGradBefore;
   return absl::InvalidArgumentError(
       absl::StrCat("'kind' is '", ToAbsl(text), "', expected param, grad, input or buffer"));
 }
@@ -103,6 +104,8 @@ absl::Status ProgramBuilder::AddHeader(const JsonLine& line) {
         absl::StrCat("'group' has ", group.size(), " ranks, 'size' is ", size));
   }
   program_.group.assign(group.begin(), group.end());
+  if (line.Find(root, "operations") != nullptr)
+    SUMONCE_RETURN_IF_ERROR(ReadInteger(line, root, "operations", 0, kMaxOperations, announced_));
   const Json* params = line.Find(root, "params");
   if (params == nullptr || params->kind != JsonLine::Kind::kObject)
     return absl::InvalidArgumentError("'params' is missing; expected name: {shape, grad, marks}");
@@ -295,6 +298,12 @@ absl::StatusOr<Program> ProgramBuilder::Finish() {
   if (program_.ops.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         program_.place, ": error: holds no operation; trace one step, forward to finalizer"));
+  }
+  const int64_t count = static_cast<int64_t>(program_.ops.size());
+  if (announced_ >= 0 && announced_ != count) {
+    return absl::InvalidArgumentError(absl::StrCat(program_.place, ": error: holds ", count,
+                                                   " of its ", announced_,
+                                                   " operations; copy or trace it again"));
   }
   kept_.clear();
   return std::move(program_);

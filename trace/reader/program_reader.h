@@ -36,7 +36,8 @@ class ProgramBuilder {
   Program program_;
   absl::flat_hash_map<std::string_view, std::string_view> kept_;
   bool has_header_ = false;
-  int64_t defined_ = 0;  // tensors
+  int64_t defined_ = 0;     // tensors
+  int64_t announced_ = -1;  // operations, by the header; -1: it does not say
 };
 
 // `path`: JSON lines, plain or gzip. The errors of LineSource, and "path:line: error: ...".

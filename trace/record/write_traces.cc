@@ -27,6 +27,8 @@ std::string_view KindName(TensorKind kind) {
       return "input";
     case TensorKind::kBuffer:
       return "buffer";
+    case TensorKind::kGradBefore:
+      return "grad_before";
     case TensorKind::kPlain:
       break;
   }
@@ -74,8 +76,13 @@ Json HeaderOf(const Program& program) {
     params[std::string(param.name)] = {
         {"shape", JsonOf(param.shape)}, {"grad", param.trainable}, {"marks", marks}};
   }
-  return {{"format", "sumonce-trace"}, {"version", 1},         {"axis", program.axis},
-          {"size", program.size},      {"rank", program.rank}, {"group", program.group},
+  return {{"format", "sumonce-trace"},
+          {"version", 1},
+          {"axis", program.axis},
+          {"size", program.size},
+          {"rank", program.rank},
+          {"group", program.group},
+          {"operations", program.ops.size()},
           {"params", params}};
 }
 

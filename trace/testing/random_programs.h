@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "trace/prove_traces.h"
 #include "trace/trace_set.h"
 #include "verify/verdict.h"
 
@@ -16,7 +17,8 @@ namespace sumonce::trace::testing {
 struct Truth {
   bool right = false;
   bool zero = false;
-  std::optional<double> every_rank_times;    // each rank holds so many times its part
+  bool right_in_sections = false;          // beside a reference whose rows are cut in two sections
+  std::optional<double> every_rank_times;  // each rank holds so many times its part
   std::optional<double> sum_of_ranks_times;  // the ranks' arrays add up to so many times the whole
 };
 
@@ -30,8 +32,9 @@ struct RandomProgram {
 absl::Status ForEachProgram(const std::string& path,
                             const std::function<void(const RandomProgram&)>& visit);
 
-// Why a claim contradicts the truth; empty: it does not.
-std::string Contradiction(const Proof& proof, const Truth& truth);
+// Why a claim contradicts the truth; empty: it does not. `in_sections`: what was claimed holds
+// beside a reference whose rows are cut in sections.
+std::string Contradiction(const Proof& proof, const Truth& truth, bool in_sections = false);
 
 struct Tally {
   int programs = 0;
@@ -43,7 +46,7 @@ struct Tally {
   std::vector<std::string> unsound;
   std::vector<std::string> idle;
 };
-void Count(const RandomProgram& program, const std::map<std::string, Proof>& proofs, Tally& tally);
+void Count(const RandomProgram& program, const TraceProof& proof, Tally& tally);
 
 // One line of counts, and one for each idle refusal and each contradiction.
 std::string Describe(const Tally& tally);

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const auto status =
         testing::ForEachProgram(argv[i], [&](const testing::RandomProgram& program) {
-          Count(program, ProveTraces(program.set).proofs, tally);
+          Count(program, ProveTraces(program.set), tally);
         });
     if (!status.ok()) {
       std::cerr << status.message() << '\n';

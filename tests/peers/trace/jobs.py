@@ -1,5 +1,7 @@
 """Small jobs for tracer_test.py: each function is a step(tp_size), as `python -m sumonce_trace` calls it."""
 import ctypes
+import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -116,6 +118,23 @@ def traces_twice(tp_size):
 
 def fails(tp_size):
     raise ValueError("no such layer")
+
+
+def exits(tp_size):
+    sys.exit(0)
+
+
+def exits_at_once(tp_size):
+    os._exit(0)
+
+
+def new_gradients(tp_size):
+    """The finalizer leaves other tensors than the backward pass."""
+    model, x = built(tp_size)
+    with sumonce_trace.trace(model):
+        model(x).sum().backward()
+        for parameter in model.parameters():
+            parameter.grad = parameter.grad * 2
 
 
 def own_ranks(out):

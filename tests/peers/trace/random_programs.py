@@ -11,7 +11,8 @@ group whose collectives do nothing. Needs PyTorch alone.
 Out, as tests/data/traces/random_programs.jsonl.gz: {"program", "truth"}, then each trace behind {"trace_of", "size",
 "rank"}. Truth of a parameter, to a relative 1e-8: `right`; `every_rank_times` a: each rank has a times its part of the
 reference; `sum_of_ranks_times`: the ranks' sum is a times the reference, of replicated parameters; `zero`: the
-reference is zero, so numbers say nothing. The same seed gives the same bytes."""
+reference is zero, so numbers say nothing; `right_in_sections`: it is right beside a reference each of whose shards is cut in
+two sections, as of a program that cuts its block apart. The same seed gives the same bytes."""
 import argparse
 import collections
 import contextlib
@@ -82,6 +83,9 @@ def program(options, number, groups, used, write):
     whole = Step(KINDS[kind], key, World(1, 0))
     whole.trace()
     truth = truth_of(whole, computed_by_threads(KINDS[kind], key))
+    if kind == "soup" and whole.model.wrong:
+        for name, found in truth_of(whole, computed_by_threads(KINDS[kind], key, sections=2), sections=2).items():
+            truth[name] |= {"right_in_sections": True} if found["right"] and not truth[name]["right"] else {}
     write({"program": number, "truth": truth})
     write_trace(write, number, whole)
     for size, rank in [*((SIZE, r) for r in range(SIZE)), (2 * SIZE, 0)]:
@@ -100,7 +104,7 @@ def write_trace(write, number, step):
 # ---- truth ---------------------------------------------------------------------------------------------------------------
 
 
-def truth_of(whole, ranks):
+def truth_of(whole, ranks, sections=1):
     """name -> what the numbers say of a gradient."""
     truth = {}
     for name, parameter in whole.model.named_parameters():
@@ -109,7 +113,7 @@ def truth_of(whole, ranks):
         if not (reference.isfinite().all() and found.isfinite().all()):
             truth[name] = {"right": False, "zero": True}
             continue
-        parts = [part_of(reference, *cut, len(ranks), r) for r in range(len(ranks))]
+        parts = [part_of(reference, cut[0], max(cut[1], sections), len(ranks), r) for r in range(len(ranks))]
         every = factor(found, torch.stack(parts))
         total = factor(found.sum(0), reference) if cut[0] is None else None
         truth[name] = {"right": every is not None and abs(every - 1) <= TOLERANCE}
@@ -140,8 +144,8 @@ def factor(found, reference):
 
 
 class Step:
-    def __init__(self, kind, key, world):
-        self.key, self.world = key, world
+    def __init__(self, kind, key, world, sections=1):
+        self.key, self.world, self.sections = key, world, sections
         self.model = kind(random.Random(key), world, self.make)
         self.model.finalizer.make_gradients(self.model.parameters())
         for parameter in self.model.parameters():
@@ -152,7 +156,8 @@ class Step:
         """This rank's part of a parameter."""
         whole = torch.randn(*shape, generator=generator(f"{self.key} {name}")) * 0.5 / shape[-1] ** 0.5
         whole = whole + 1 if len(shape) == 1 else whole
-        parameter = nn.Parameter(part_of(whole, cut, sections, self.world.size, self.world.rank).contiguous())
+        apart = max(sections, self.sections)
+        parameter = nn.Parameter(part_of(whole, cut, apart, self.world.size, self.world.rank).contiguous())
         parameter.cut = cut, sections
         return parameter
 
@@ -175,10 +180,10 @@ def accumulate(parameter):
     parameter.grad = None
 
 
-def computed_by_threads(kind, key):
+def computed_by_threads(kind, key, sections=1):
     """The steps of all ranks, computed."""
     meeting, failures = Meeting(SIZE), []
-    steps = [Step(kind, key, Threads(SIZE, rank, meeting)) for rank in range(SIZE)]
+    steps = [Step(kind, key, Threads(SIZE, rank, meeting), sections) for rank in range(SIZE)]
 
     def compute(step):
         try:

@@ -93,6 +93,18 @@ class FourTraces(unittest.TestCase):
                                  ("grad", "row.weight"), ("input", "input0")})
         self.assertEqual([t["digest"] for t in tensors.values() if "digest" in t], [None])  # Model.scale
 
+    def test_the_header_says_how_many_operations_follow(self):
+        header, _, operations = read(self.out / "tp1.rank0.jsonl.gz")
+        self.assertEqual(header["operations"], len(operations))
+
+    def test_gradients_that_the_finalizer_replaces_are_known_as_they_were(self):
+        _, _, out = run("new_gradients", "--tp", "2,4")
+        _, tensors, operations = read(out / "tp2.rank0.jsonl.gz")
+        named = {(t["kind"], t["name"]): n for n, t in tensors.items() if "kind" in t}
+        last = [o for o in operations if o["phase"] == "finalize"][-1]
+        self.assertEqual(last["args"][0], {"t": named["grad_before", "row.weight"]})
+        self.assertEqual(last["out"], [named["grad", "row.weight"]])
+
     def test_a_view_shares_its_storage(self):
         _, tensors, operations = read(self.out / "tp2.rank0.jsonl.gz")
         view = next(o for o in operations if o["op"] == "aten.t")
@@ -176,11 +188,30 @@ class Mistakes(unittest.TestCase):
                 ("traces_nothing", ["--tp", "2,4"], 1, "returned without `with sumonce_trace.trace(model)`"),
                 ("traces_twice", ["--tp", "2,4"], 1, "the job traces twice"),
                 ("dirty_gradients", ["--tp", "2,4", "--real"], 1, "gradient of column.weight is not zero"),
+                ("exits", ["--tp", "2,4"], 1, "exits at tp 2, rank 0: {0}: SystemExit: 0"),
+                ("exits_at_once", ["--tp", "2,4"], 1, "exits_at_once at tp 2, rank 0 ended its process (0)"),
                 ("fails", ["--tp", "2,4"], 1, "no such layer")):
             with self.subTest(job=job, options=options):
                 found, said, _ = run(job, *options)
                 self.assertEqual(found, code, said)
-                self.assertIn(message, said)
+                self.assertIn(message.split("{0}")[0], said)
+                self.assertIn(message.split("{0}")[-1], said)
+
+    def test_a_folder_that_is_none(self):
+        with tempfile.NamedTemporaryFile() as file:
+            code, said, _ = run("right", "--tp", "2,4", out=Path(file.name))
+        self.assertEqual(code, 4)
+        self.assertIn("File exists", said)
+
+    def test_a_job_may_be_named_as_a_module_of_pythons(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = Path(folder, "json.py")
+            job.write_text(f"import sys\nsys.path.append({str(HERE)!r})\nfrom jobs import right as of_jobs\n\n"
+                           "def step(tp_size):\n    of_jobs(tp_size)\n")
+            with tempfile.TemporaryFile("w+") as said, everything_to(said):
+                code = sumonce_trace.main([f"{job}:step", "--tp", "2,4", "--out", f"{folder}/traces"])
+                said.seek(0)
+                self.assertEqual(code, 0, said.read())
 
     def test_a_job_that_is_not_there(self):
         with tempfile.TemporaryFile("w+") as said, everything_to(said):
