@@ -28,8 +28,8 @@ int64_t ControlGroupBytes() {
 }
 
 std::string BytesText(double bytes) {
-  const bool large = bytes >= (1 << 30);
-  return absl::StrFormat(large ? "%.4g GiB" : "%.3g MiB", bytes / (large ? 1 << 30 : 1 << 20));
+  if (bytes >= (1 << 30)) return absl::StrFormat("%.4g GiB", bytes / (1 << 30));
+  return absl::StrFormat("%.3g MiB", bytes / (1 << 20));
 }
 
 }  // namespace
