@@ -224,7 +224,9 @@ TEST_P(Obligations, WhatIsLinearIsDeclared) {
       EXPECT_EQ(Additive(example, {i}), (declared.linear >> i & 1U) != 0)
           << GetParam() << " operand " << i << " " << Describe(example.operands[i]);
     }
-    if (all.size() > 1) EXPECT_EQ(Additive(example, all), declared.addition) << GetParam();
+    // Shift leaves it out on purpose (spmd/ops/shift.h).
+    if (all.size() > 1 && GetParam() != "Shift")
+      EXPECT_EQ(Additive(example, all), declared.addition) << GetParam();
   }
 }
 
