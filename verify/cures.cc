@@ -108,15 +108,16 @@ void WrongGroup(const Scenario& scenario, std::span<const Edit> edits, const Ver
                 std::vector<Candidate>& candidates) {
   const FinalizePreset own = *Finalizers().Find(scenario.finalizer);
   const FinalizePreset edited = EffectivePreset(scenario, edits);
-  for (const std::string& rule : RulesOf(verdict)) {
-    const FinalizeRule* sound = own.FindRule(rule);
-    const FinalizeRule* now = edited.FindRule(rule);
-    if (sound && now && sound->group != now->group) {
-      candidates.push_back({{.kind = RuleEdit{.how = RuleEdit::How::kOtherGroup,
-                                              .rule = rule,
-                                              .param = verdict.param,
-                                              .group = sound->group}}});
-    }
+  Model model(EffectiveModel(scenario));
+  const Param& param = *model.params().Find(verdict.param);
+  for (size_t i = 0; i < own.steps.size() && i < edited.steps.size(); ++i) {
+    const FinalizeRule* sound = Claiming(own.steps[i], param, EffectiveFinalizeConfig(scenario));
+    const FinalizeRule* now = Claiming(edited.steps[i], param, EffectiveFinalizeConfig(scenario));
+    if (!sound || !now || sound->name != now->name || sound->group == now->group) continue;
+    candidates.push_back({{.kind = RuleEdit{.how = RuleEdit::How::kOtherGroup,
+                                            .rule = sound->name,
+                                            .param = verdict.param,
+                                            .group = sound->group}}});
   }
   for (const std::string& rule : RulesOf(verdict)) {
     candidates.push_back(
