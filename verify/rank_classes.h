@@ -17,7 +17,7 @@ namespace sumonce {
 // The scenario's finalizer with the edits of its rules.
 FinalizePreset EffectivePreset(const Scenario& scenario, std::span<const Edit> edits);
 
-// Ranks on which the same rules claim a parameter, step by step.
+// Ranks on which the rules that claim a parameter do the same, step by step.
 struct RankClass {
   std::vector<int> ranks;                  // ascending
   Marks marks;                             // when the finalizer reads them; of its first rank

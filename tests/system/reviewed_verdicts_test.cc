@@ -142,6 +142,9 @@ TEST(IdleEdits, AreProvedEqual) {
                               "direction: BACKWARD map: ALL_GATHER rank: 0 }"},
            Reviewed{.defect = "collective { operation: \"loss/*\" direction: BACKWARD map: AVG }"},
            Reviewed{.defect = "scale_gradient { param: \"*\" factor: 1 rank: 0 }"},
+           Reviewed{.more = "qk_layernorm: true",
+           .defect = "set_mark { param: \"*k_layernorm*\" mark: SEQUENCE_PARALLEL "
+                     "rank: 0 }"},
        }) {
     const Scenario scenario = Read(idle);
     const RunOnce run = RunScenarioOnce(scenario, scenario.defects, SimOptions());
