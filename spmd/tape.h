@@ -39,6 +39,9 @@ struct Collective {
   // Why nothing is known of what a direction gives, whatever its map says; null: its map holds.
   const char* forward_unknown = nullptr;
   const char* backward_unknown = nullptr;
+  // What reads the value does not depend on it (the maximum that softmax subtracts): its gradient,
+  // added up over the group, is zero.
+  bool vanishes = false;
 };
 
 // A constant input: tokens, masks. Never has a gradient. Sliced by its declared cuts, never by a

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/digest.h"
@@ -10,7 +11,9 @@
 #include "spmd/whole.h"
 #include "verify/diagnose.h"
 #include "verify/drift.h"
+#include "verify/inherited.h"
 #include "verify/localize.h"
+#include "verify/telling_data.h"
 
 namespace sumonce {
 namespace {
@@ -50,6 +53,8 @@ class Runner {
     NameUpstream();
     NameMixedUse();
     ProofDecides();
+    AddLaterDrift();
+    GatherInherited();
     return std::move(run_);
   }
 
@@ -97,6 +102,7 @@ class Runner {
       const Assembled assembled = AssembleWeights(scenario_, run_.record, i);
       if (!assembled.drifted.empty()) {
         Drifted(i, assembled.drifted);
+        FollowDrift(i + 1);
         return;
       }
       const SimResult reference =
@@ -185,6 +191,36 @@ class Runner {
     run_.norm_verdict = NormVerdict(check, run_.proof.norm_miscounts);
     for (std::string& sentence : NormDisagreements(check, run_.proof.norm_miscounts))
       run_.disagreements.push_back(std::move(sentence));
+  }
+
+  // Behind the first step with unequal replicas nothing is judged, but what parts there is noted: a
+  // gradient that was zero until then parts its copies later.
+  void FollowDrift(size_t first) {
+    for (size_t i = first; i < run_.record.ranks[0].size(); ++i) {
+      for (const std::string& param : AssembleWeights(scenario_, run_.record, i).drifted)
+        parted_later_.emplace(param, run_.record.ranks[0][i].step);
+    }
+    for (const std::string& param : PartedAtTheEnd())
+      parted_later_.emplace(param, scenario_.steps + 1);
+  }
+
+  // Copies of a right parameter that part later follow others' drift; those of a wrong one are its
+  // own consequence.
+  void AddLaterDrift() {
+    for (const auto& [param, step] : parted_later_) {
+      const auto found = run_.verdicts.find(param);
+      if (found == run_.verdicts.end() || found->second.outcome != Outcome::kWrong) continue;
+      std::vector<Mechanism>& consequences = found->second.consequences;
+      if (std::find(consequences.begin(), consequences.end(), Mechanism::kReplicaDrift) !=
+          consequences.end())
+        continue;
+      found->second.evidence.push_back(Parts(step));
+      consequences.push_back(Mechanism::kReplicaDrift);
+    }
+  }
+
+  static std::string Parts(int step) {
+    return absl::StrCat("its copies part before step ", step, ": REPLICA_DRIFT");
   }
 
   // Replicas that differ after the last step's update.
@@ -324,11 +360,72 @@ class Runner {
     }
   }
 
+  // Right in numbers where the proof makes no statement: a refusal says that something is wrong,
+  // and right numbers only contradict it if they could have shown it. These could not: on data that
+  // hide nothing they are not right.
+  std::map<std::string, Verdict> Untold() const {
+    std::set<std::string> silent;
+    for (const auto& [name, verdict] : run_.numbers) {
+      if (verdict.outcome == Outcome::kRight && !Agrees(verdict, run_.proof.proofs.at(name)))
+        silent.insert(name);
+    }
+    if (silent.empty()) return {};
+    std::map<std::string, Verdict> telling =
+        VerdictsOnTellingData(scenario_, edits_, run_.start, silent, run_.tolerance);
+    std::erase_if(telling,
+                  [](const auto& entry) { return entry.second.outcome != Outcome::kWrong; });
+    return telling;
+  }
+
+  static void CannotShow(const Verdict& told, Verdict& verdict) {
+    verdict.outcome = Outcome::kNoEvidence;
+    verdict.evidence.push_back(absl::StrCat(
+        "right on this data, which cannot show the fault: what it acts on is zero here. With loss "
+        "on every token and no start weight that is zero the numbers say ",
+        ToAbsl(Name(told.mechanism)), "; the proof decides"));
+  }
+
+  // Beside what arrives wrong at an operation, parameters that only inherit it.
+  void GatherInherited() {
+    std::map<std::string, std::vector<std::string>> groups;  // by operation
+    for (const auto& [name, verdict] : run_.verdicts) {
+      if (verdict.mechanism == Mechanism::kUpstream && !verdict.operation.empty())
+        groups[verdict.operation].push_back(name);
+    }
+    for (auto& [operation, params] : groups) {
+      for (auto& [name, verdict] : run_.verdicts) {
+        if (verdict.outcome != Outcome::kWrong || verdict.mechanism == Mechanism::kUpstream ||
+            !InheritsFault(scenario_, edits_, run_.proof, clean_, name, operation))
+          continue;
+        verdict.evidence.push_back(InheritedText(run_.proof, clean_, verdict));
+        verdict.mechanism = Mechanism::kUpstream;
+        verdict.operation = operation;
+        verdict.axis.reset();
+        verdict.factor.reset();
+        verdict.coefficient.clear();
+        params.push_back(name);
+      }
+      for (const std::string& param : params) {
+        std::vector<std::string>& affected = run_.verdicts.at(param).affected;
+        affected.clear();
+        for (const std::string& other : params) {
+          if (other != param) affected.push_back(other);
+        }
+      }
+    }
+  }
+
   // Where the numbers show nothing the proof speaks; where both speak they must agree.
   void ProofDecides() {
     run_.verdicts = run_.numbers;
+    const std::map<std::string, Verdict> telling = Untold();
     for (auto& [name, verdict] : run_.verdicts) {
       const Proof& proof = run_.proof.proofs.at(name);
+      if (const auto told = telling.find(name); told != telling.end()) {
+        CannotShow(told->second, verdict);
+        TakeOver(proof, verdict);
+        continue;
+      }
       if (!Agrees(verdict, proof)) {
         run_.disagreements.push_back(absl::StrCat(
             name, ": numbers say ", ToAbsl(Name(verdict.outcome)), " ",
@@ -336,6 +433,7 @@ class Runner {
             ToAbsl(Name(proof.outcome)), " ", ToAbsl(Name(proof.mechanism)), " ", proof.coefficient,
             " (", proof.reason, ")"));
       }
+      NameFactorByProof(proof, verdict);
       const bool cancels = verdict.outcome == Outcome::kRight && proof.outcome == Outcome::kWrong &&
                            Agrees(verdict, proof);
       if (verdict.outcome != Outcome::kNoEvidence && !cancels) continue;
@@ -347,14 +445,37 @@ class Runner {
     }
   }
 
+  // One number may be several factors ("4" where tp is 4, "tp" where dp is as large): the proof
+  // knows which.
+  static void NameFactorByProof(const Proof& proof, Verdict& verdict) {
+    if (verdict.outcome != Outcome::kWrong || proof.outcome != Outcome::kWrong || !proof.factor ||
+        verdict.factor != proof.factor)
+      return;
+    if (verdict.coefficient == proof.coefficient && verdict.axis == proof.axis &&
+        verdict.mechanism == proof.mechanism)
+      return;
+    const std::string holds = absl::StrCat("every rank holds ", verdict.coefficient, " times the ");
+    for (std::string& line : verdict.evidence) {
+      if (line.starts_with(std::string_view(holds)))
+        line = absl::StrCat("every rank holds ", proof.coefficient, " times the reference");
+    }
+    verdict.evidence.push_back(absl::StrCat("on this mesh the numbers are also ",
+                                            ToAbsl(Name(verdict.mechanism)), " by ",
+                                            verdict.coefficient, "; the proof tells which"));
+    const std::string operation = verdict.operation;
+    TakeOver(proof, verdict);
+    if (!operation.empty()) verdict.operation = operation;
+  }
+
   const Scenario& scenario_;
   std::span<const Edit> edits_;
   SimOptions options_;
   Mesh mesh_;
   Model model_;
   ProofRun clean_;
-  double rounding_ = 0;       // of mixed precision, relative to the sum of the terms' magnitudes
-  double amplification_ = 0;  // the largest of any parameter so far
+  double rounding_ = 0;  // of mixed precision, relative to the sum of the terms' magnitudes
+  std::map<std::string, int> parted_later_;  // the step before which copies part, behind the first
+  double amplification_ = 0;                 // the largest of any parameter so far
   RunOnce run_;
 };
 
