@@ -25,8 +25,10 @@ MEGATRON = "0.16.1"
 # recipe, mcore-bridge, options, the like-named trace or name -> mechanism of what is wrong
 CASES = {
     "torch-tp-right": ("torch_tp.py:right", None, ["--real"], {}),
-    "torch-tp-unreduced": ("torch_tp.py:unreduced", None, ["--real"], {
-        f"blocks.{i}.lora_{f}.weight": "MISSING_SUM" for i in (0, 1) for f in "AB"}),
+    "torch-tp-unreduced": ("torch_tp.py:unreduced", None, ["--real"], "torch-tp-unreduced"),
+    "torch-tp-left-partial": ("torch_tp.py:left_partial", None, ["--real"], "torch-tp-left-partial"),
+    "torch-tp-plain-norm": ("torch_tp.py:plain_norm", None, ["--real"], "torch-tp-plain-norm"),
+    "torch-tp-summed-twice": ("torch_tp.py:summed_twice", None, ["--real"], "torch-tp-summed-twice"),
     "gpt-right": ("megatron_gpt.py:right", None, [], {}),
     "gpt-sp-off-right": ("megatron_gpt.py:without_sequence_parallel", None, [], {}),
     "gpt-norm-flag-missing": ("megatron_gpt.py:norm_flag_missing", None, [], "norm-flag-missing-bug"),
