@@ -67,10 +67,10 @@ const RankClass& ClassOfRank(std::span<const RankClass> all, int rank) {
 bool SameEffect(const FinalizeRule* a, const FinalizeRule* b) {
   const auto idle = [](const FinalizeRule* rule) {
     return !rule ||
-           (rule->map == Map::kIdentity && !rule->divide_by_group && !rule->times_inverse_tokens);
+           (rule->map == Map::kIdentity && rule->divided_by.empty() && !rule->times_inverse_tokens);
   };
   if (idle(a) || idle(b)) return idle(a) && idle(b);
-  return a->map == b->map && a->group == b->group && a->divide_by_group == b->divide_by_group &&
+  return a->map == b->map && a->group == b->group && a->divided_by == b->divided_by &&
          a->times_inverse_tokens == b->times_inverse_tokens;
 }
 
@@ -80,7 +80,7 @@ bool SameEffects(std::span<const FinalizeRule* const> a, std::span<const Finaliz
 
 bool SameLog(const ParamRecord& a, const ParamRecord& b) {
   const auto same = [](const ParamRecord::Reduction& x, const ParamRecord::Reduction& y) {
-    return x.step == y.step && x.map == y.map && x.group == y.group && x.divided == y.divided;
+    return x.step == y.step && x.map == y.map && x.group == y.group && x.divided_by == y.divided_by;
   };
   if (!std::equal(a.log.begin(), a.log.end(), b.log.begin(), b.log.end(), same)) return false;
   // Steps without a call: the rule is what is known.
@@ -97,12 +97,17 @@ void Reduce(const ParamRecord::Reduction& reduction, const Mesh& mesh,
             std::vector<Tensor>& arrays) {
   const Group group = mesh.GroupOf(AxesOfGroup(reduction.group), reduction.group);
   const int size = mesh.size(group);
-  if (size == 1 || (reduction.map != Map::kSum && reduction.map != Map::kAvg)) return;
+  const int divisor =
+      reduction.divided_by.empty()
+          ? 1
+          : mesh.size(mesh.GroupOf(AxesOfGroup(reduction.divided_by), reduction.divided_by));
+  if ((size == 1 && divisor == 1) || (reduction.map != Map::kSum && reduction.map != Map::kAvg))
+    return;
   std::vector<Tensor> reduced(arrays.size());
   for (size_t rank = 0; rank < arrays.size(); ++rank) {
     Tensor sum(arrays[rank].dims());
     for (int member : mesh.Ranks(group, static_cast<int>(rank))) AddInto(sum, arrays[member]);
-    if (reduction.divided) ScaleInto(sum, 1.0 / size);
+    if (!reduction.divided_by.empty()) ScaleInto(sum, 1.0 / divisor);
     if (reduction.map == Map::kAvg) ScaleInto(sum, 1.0 / size);
     reduced[rank] = std::move(sum);
   }

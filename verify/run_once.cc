@@ -214,13 +214,10 @@ class Runner {
       if (std::find(consequences.begin(), consequences.end(), Mechanism::kReplicaDrift) !=
           consequences.end())
         continue;
-      found->second.evidence.push_back(Parts(step));
+      found->second.evidence.push_back(
+          absl::StrCat("its copies part before step ", step, ": REPLICA_DRIFT"));
       consequences.push_back(Mechanism::kReplicaDrift);
     }
-  }
-
-  static std::string Parts(int step) {
-    return absl::StrCat("its copies part before step ", step, ": REPLICA_DRIFT");
   }
 
   // Replicas that differ after the last step's update.
