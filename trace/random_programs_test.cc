@@ -20,8 +20,8 @@ TEST(RandomPrograms, NoClaimContradictsTheNumbers) {
   ASSERT_TRUE(status.ok()) << status;
   std::cerr << testing::Describe(tally);
   for (const std::string& unsound : tally.unsound) ADD_FAILURE() << unsound;
-  EXPECT_GT(tally.claims, 900);
-  EXPECT_LE(tally.refused_right, 2);
+  EXPECT_GT(tally.claims, 700);
+  EXPECT_LE(tally.refused_right, 12);  // all-to-all is not declared
 }
 
 }  // namespace
