@@ -30,7 +30,7 @@ class ScaleEffect : public Effect {
       ScaleInto(term, edit_.factor);
   }
   void OnState(const Param& param, State& state) override {
-    if (!GlobMatches(edit_.param, param.name) || state.lost) return;
+    if (!GlobMatches(edit_.param, param.name) || state.lost || edit_.factor == 1) return;
     Scale scale;
     if (edit_.ranks.empty() && edit_.factor != 0 && AsRational(edit_.factor, scale)) {
       state = Apply(scale, state);

@@ -141,9 +141,6 @@ TEST(IdleEdits, AreProvedEqual) {
            Reviewed{.defect = "collective { operation: \"*.linear_proj/ReduceScatter#0\" "
                               "direction: BACKWARD map: ALL_GATHER rank: 0 }"},
            Reviewed{.defect = "collective { operation: \"loss/*\" direction: BACKWARD map: AVG }"},
-           Reviewed{.layers = "layer { self_attention { num_heads: 12 num_query_groups: 12 "
-                              "head_dim: 4 } shared_expert { ffn: 12 gate: true } }",
-           .defect = "permute_shard { param: \"*gate_weight\" rank: 0 }"},
            Reviewed{.more = "qk_layernorm: true",
            .defect = "set_mark { param: \"*k_layernorm*\" mark: SEQUENCE_PARALLEL "
                      "rank: 0 }"},
