@@ -234,8 +234,10 @@ class ScenarioRun {
     }
     std::vector<std::string> params = finding.verdict.affected;
     if (!finding.verdict.param.empty()) params.push_back(finding.verdict.param);
-    if (params.empty()) {
-      for (const auto& [param, verdict] : cured.verdicts) params.push_back(param);
+    // Of a run that did not end: what its cure marks. Others may have faults of their own.
+    for (const Edit& edit : trial.edits) {
+      const auto* mark = std::get_if<MarkEdit>(&edit.kind);
+      if (finding.verdict.param.empty() && mark) params.push_back(mark->param);
     }
     trial.right_in_numbers = cured.run_status.ok();
     trial.right_in_proof = true;

@@ -81,6 +81,10 @@ struct Marked {
   std::string coefficient;
   std::string ranks;
 };
+// The name of the case: the same in every build.
+void PrintTo(const Marked& marked, std::ostream* out) {
+  *out << marked.param << " " << Name(marked.mechanism) << " " << marked.ranks;
+}
 class MarksOfReplicas : public ::testing::TestWithParam<Marked> {};
 
 TEST_P(MarksOfReplicas, AreJudgedByClassOfRanks) {
@@ -262,6 +266,19 @@ TEST(OneFault, DoesNotHideAnother) {
   const Finding* own = Of(result, "decoder.layers.1.mlp.linear_fc1.layer_norm_weight");
   ASSERT_NE(own, nullptr);
   EXPECT_EQ(own->verdict.mechanism, Mechanism::kMissingSum);
+}
+
+// A run that did not end is cured if what was marked is right: another parameter's own fault, there
+// without the edit too, says nothing of the cure.
+TEST(OneFault, OfTheRunIsCuredBesideAnother) {
+  const ScenarioResult result =
+      ResultOf(Read({.sequence_parallel = false,
+                     .layers = std::string(kDelta) + kAttention,
+                     .defect = "set_mark { param: \"*linear_fc1.layer_norm_weight\" mark: "
+                               "AVERAGE_GRADIENTS_ACROSS_TP_DOMAIN rank: 1 }"}));
+  ASSERT_EQ(result.findings.size(), 1u);
+  EXPECT_EQ(result.findings[0].verdict.mechanism, Mechanism::kDeadlock);
+  ExpectCured(result.findings[0]);
 }
 
 // The rule whose group is wrong is sent back; no other is dropped for it.
