@@ -75,7 +75,7 @@ void BM_Fibers(benchmark::State& state) {
   const auto body = [&](Communicator& world) -> absl::Status {
     const Buffer buffer{buffers[world.rank()].get(), size.bytes / 4, DType::kFloat32};
     for (int64_t k = 0; k < calls; ++k) {
-      const absl::Status status = world.AllReduce(buffer, buffer, ReduceOp::kSum, "bench");
+      absl::Status status = world.AllReduce(buffer, buffer, ReduceOp::kSum, "bench");
       if (!status.ok()) return status;
     }
     return absl::OkStatus();

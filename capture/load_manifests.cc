@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -6,6 +7,7 @@
 #include "capture/folder.h"
 #include "capture/json_fields.h"
 #include "capture/manifest.h"
+#include "capture/same_run.h"
 
 namespace sumonce::capture {
 namespace {
@@ -48,27 +50,79 @@ absl::StatusOr<std::vector<Manifest>> OfFile(const std::string& path) {
   return manifests;
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<Manifest>> LoadManifests(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) return OfFile(path);
-  SUMONCE_ASSIGN_OR_RETURN(const std::vector<StepFolder> steps, ListCapture(path));
-  std::vector<Manifest> manifests;
-  std::vector<std::string> mistakes;
-  for (const RankFile& file : steps.front().ranks) {
-    absl::StatusOr<std::vector<Manifest>> of_file = OfFile(file.path);
-    if (!of_file.ok()) {
-      mistakes.emplace_back(of_file.status().message());
-    } else if (of_file->size() != 1 || of_file->front().rank != file.rank) {
-      mistakes.push_back(absl::StrCat(file.path, ": its metadata is of rank ",
-                                      of_file->front().rank, "; expected rank ", file.rank));
+// Takes out what is not of the run that most are of.
+void TakeOutForeign(ManifestSet& set) {
+  std::vector<RunFacts> facts;
+  for (const Manifest& manifest : set.manifests) facts.push_back(RunFactsOf(manifest, manifest));
+  const size_t most = MostCommon(facts);
+  const std::string other = absl::StrCat("rank ", set.manifests[most].rank);
+  std::vector<Manifest> kept;
+  for (size_t i = 0; i < facts.size(); ++i) {
+    std::string text = ForeignText(set.manifests[i].path, facts[i], facts[most], other);
+    if (text.empty()) {
+      kept.push_back(std::move(set.manifests[i]));
     } else {
-      manifests.push_back(std::move(of_file->front()));
+      set.faults.push_back(std::move(text));
     }
   }
-  if (!mistakes.empty()) return absl::InvalidArgumentError(absl::StrJoin(mistakes, "\n"));
-  return manifests;
+  set.manifests = std::move(kept);
+}
+
+void FindMissing(const std::string& path, const std::set<int>& have_files, ManifestSet& set) {
+  const int world_size = set.manifests.front().world_size;
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (!have_files.contains(rank)) set.without_file.push_back(rank);
+  }
+  if (set.without_file.empty()) return;
+  set.faults.push_back(NoFileText(path, set.without_file, world_size));
+}
+
+absl::StatusOr<ManifestSet> OfFolder(const std::string& path) {
+  SUMONCE_ASSIGN_OR_RETURN(const std::vector<StepFolder> steps, ListCapture(path));
+  ManifestSet set;
+  std::set<int> have_files;
+  for (const RankFile& file : steps.front().ranks) {
+    have_files.insert(file.rank);
+    absl::StatusOr<std::vector<Manifest>> of_file = OfFile(file.path);
+    if (!of_file.ok()) {
+      set.faults.emplace_back(of_file.status().message());
+    } else if (of_file->size() != 1 || of_file->front().rank != file.rank) {
+      set.faults.push_back(absl::StrCat(file.path, ": its metadata is of rank ",
+                                        of_file->front().rank, "; expected rank ", file.rank));
+    } else {
+      set.manifests.push_back(std::move(of_file->front()));
+    }
+  }
+  if (set.manifests.empty()) return absl::InvalidArgumentError(absl::StrJoin(set.faults, "\n"));
+  TakeOutForeign(set);
+  FindMissing(steps.front().path, have_files, set);
+  return set;
+}
+
+}  // namespace
+
+absl::StatusOr<ManifestSet> LoadManifestSet(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return OfFolder(path);
+  ManifestSet set;
+  SUMONCE_ASSIGN_OR_RETURN(set.manifests, OfFile(path));
+  if (set.manifests.size() == 1) return set;
+  std::set<int> listed;
+  for (const Manifest& manifest : set.manifests) {
+    if (!listed.insert(manifest.rank).second)
+      return absl::InvalidArgumentError(
+          absl::StrCat(manifest.path, ": rank ", manifest.rank, " stands there a second time"));
+  }
+  TakeOutForeign(set);
+  FindMissing(path, listed, set);
+  return set;
+}
+
+absl::StatusOr<std::vector<Manifest>> LoadManifests(const std::string& path) {
+  SUMONCE_ASSIGN_OR_RETURN(ManifestSet set, LoadManifestSet(path));
+  if (!set.without_file.empty()) set.faults.pop_back();
+  if (!set.faults.empty()) return absl::InvalidArgumentError(absl::StrJoin(set.faults, "\n"));
+  return std::move(set.manifests);
 }
 
 }  // namespace sumonce::capture

@@ -94,6 +94,7 @@ class ManifestBuilder {
       }
     }
     if (const auto field = root_.Find("case")) manifest_.case_name = field->Text().value_or("");
+    if (const auto field = root_.Find("run")) manifest_.run = field->Text().value_or("");
     if (const auto field = root_.Require("step"))
       manifest_.step = field->Integer(0, kMaxInteger).value_or(0);
     if (const auto field = root_.Require("world_size"))

@@ -82,6 +82,7 @@ struct Manifest {
   std::string format;     // "sumonce-capture"
   int version = 1;        // of the format
   std::string case_name;  // free text, may be empty
+  std::string run;        // one for all ranks and steps of a run, another for every run; or empty
   int64_t step = 0;
   int rank = 0;
   int world_size = 1;
@@ -119,10 +120,22 @@ absl::StatusOr<Manifest> ParseManifest(const std::map<std::string, std::string>&
 // From a JSON object with the same keys, structured or as the strings of __metadata__.
 absl::StatusOr<Manifest> ParseManifestJson(std::string_view text, const std::string& path);
 
-// The manifests of one step, by rank. `path`: a capture folder (its first step), a step's folder,
-// one rank's file (.safetensors), or a JSON file with the same keys (or a list of such objects, one
-// a rank). A folder may hold rank-NNNNN.json instead of .safetensors. Ranks may be missing: see
-// world_size. NotFound: nothing there; InvalidArgument: all mistakes of all files.
+// The manifests of one step, by rank, and what is wrong with the set.
+struct ManifestSet {
+  std::vector<Manifest> manifests;  // of the files that can be used; never empty
+  // Files that cannot be read, or are of another run or rank, and the ranks that have no file: each
+  // with its cure.
+  std::vector<std::string> faults;
+  std::vector<int> without_file;
+};
+
+// `path`: a capture folder (its first step), a step's folder, one rank's file (.safetensors), or a
+// JSON file with the same keys (or a list of such objects, one a rank). A folder may hold
+// rank-NNNNN.json instead of .safetensors. Of one rank's file alone nothing is missing. NotFound:
+// nothing there; InvalidArgument: all mistakes of all files, if none can be used.
+absl::StatusOr<ManifestSet> LoadManifestSet(const std::string& path);
+
+// As above, but InvalidArgument if any file has a mistake; ranks may be missing.
 absl::StatusOr<std::vector<Manifest>> LoadManifests(const std::string& path);
 
 }  // namespace sumonce::capture

@@ -1,6 +1,7 @@
 // sumonce audit: the dumps of a real run, rank by rank.
 #include "capture/audit/audit.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
@@ -47,14 +48,12 @@ std::string ReplayLine(const std::string& dir, const AuditFlags& flags, const Co
 
 // The manifests of the first step: what the modules say of the classes, before any number.
 absl::StatusOr<lint::Statements> StatementsOf(const std::string& dir) {
-  SUMONCE_ASSIGN_OR_RETURN(const std::vector<capture::Manifest> manifests,
-                           capture::LoadManifests(dir));
-  return lint::StateParameters(manifests, {});
+  SUMONCE_ASSIGN_OR_RETURN(const capture::ManifestSet set, capture::LoadManifestSet(dir));
+  return lint::StateParameters(set.manifests, {});
 }
 
 // What the modules say, or nothing: what cannot be read is the audit's to say.
-std::optional<lint::Statements> ModulesOf(const std::string& dir, const AuditFlags& flags) {
-  if (flags.no_modules) return std::nullopt;
+std::optional<lint::Statements> ModulesOf(const std::string& dir) {
   absl::StatusOr<lint::Statements> statements = StatementsOf(dir);
   if (!statements.ok()) return std::nullopt;
   return *std::move(statements);
@@ -64,9 +63,11 @@ absl::StatusOr<capture::Audit> AuditOf(const std::string& dir, const AuditFlags&
                                        const std::optional<lint::Statements>& modules) {
   capture::ClassHints hints;
   if (modules) hints = lint::HintsOf(*modules);
-  return capture::AuditCapture(
-      dir,
-      {.hints = &hints, .rtol = flags.rtol, .against = flags.against, .explain = flags.explain});
+  return capture::AuditCapture(dir, {.hints = flags.no_modules ? nullptr : &hints,
+                                     .unused_hints = flags.no_modules ? &hints : nullptr,
+                                     .rtol = flags.rtol,
+                                     .against = flags.against,
+                                     .explain = flags.explain});
 }
 
 // The cure that the proof of the modules gives a parameter, where it sees the same fault.
@@ -88,7 +89,7 @@ int WriteScenario(const AuditFlags& flags, Context& context) {
     return Complain(absl::InvalidArgumentError("--to-scenario writes one file; give one DIR"),
                     context);
   const std::string& dir = flags.dirs[0];
-  const auto audit = AuditOf(dir, flags, ModulesOf(dir, flags));
+  const auto audit = AuditOf(dir, flags, ModulesOf(dir));
   if (!audit.ok()) return Complain(audit.status(), context);
   const auto statements = StatementsOf(dir);
   if (!statements.ok()) return Complain(statements.status(), context);
@@ -97,6 +98,9 @@ int WriteScenario(const AuditFlags& flags, Context& context) {
     if (param.verdict.outcome == Outcome::kWrong && !param.consequence)
       faults[param.name] = param.verdict.mechanism;
   }
+  const bool miscounted = std::any_of(audit->norms.begin(), audit->norms.end(),
+                                      [](const auto& norms) { return norms.miscounted; });
+  if (miscounted) lint::AddNormFaults(*statements, faults);
   const auto text = lint::ScenarioText(*statements, faults, dir);
   if (!text.ok()) return Complain(text.status(), context);
   return WriteAndRun(*text, flags.to_scenario, flags.output, context);
@@ -104,7 +108,7 @@ int WriteScenario(const AuditFlags& flags, Context& context) {
 
 int Explain(const AuditFlags& flags, Context& context) {
   for (const std::string& dir : flags.dirs) {
-    const absl::StatusOr<capture::Audit> audit = AuditOf(dir, flags, ModulesOf(dir, flags));
+    const absl::StatusOr<capture::Audit> audit = AuditOf(dir, flags, ModulesOf(dir));
     if (!audit.ok()) return Complain(audit.status(), context);
     const capture::AuditedParam* found = nullptr;
     std::vector<std::string> names;
@@ -119,7 +123,7 @@ int Explain(const AuditFlags& flags, Context& context) {
                           closest.empty() ? "" : absl::StrCat("; did you mean ", closest, "?"))),
                       context);
     }
-    context.io.out << audit->case_name << ": " << found->name << '\n';
+    context.io.out << dir << ": " << found->name << '\n';
     for (const std::string& line : found->story) context.io.out << "  " << line << '\n';
     if (found->consequence) context.io.out << "  it inherits the fault of " << found->cause << '\n';
   }
@@ -140,11 +144,11 @@ int RunAudit(const AuditFlags& flags, Context& context) {
   Summary summary;
   for (const std::string& dir : flags.dirs) {
     const auto begin = std::chrono::steady_clock::now();
-    const std::optional<lint::Statements> modules = ModulesOf(dir, flags);
+    const std::optional<lint::Statements> modules = ModulesOf(dir);
     const absl::StatusOr<capture::Audit> audit = AuditOf(dir, flags, modules);
     if (!audit.ok()) return Complain(audit.status(), context);
     ScenarioResult result = capture::ResultOf(*audit, flags.strict);
-    if (modules) AddCures(*modules, result);
+    if (modules && !flags.no_modules) AddCures(*modules, result);
     result.reproduce = ReplayLine(dir, flags, context);
     result.elapsed_us =
         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();

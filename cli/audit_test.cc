@@ -38,7 +38,7 @@ Output RunAuditOf(std::vector<std::string> arguments) {
 TEST(AuditCommand, NamesTheFoundingCase) {
   const Output output = RunAuditOf({Captured("lora-replica-bug"), "--no-modules"});
   EXPECT_EQ(output.status, 1);
-  EXPECT_THAT(output.out, HasSubstr("FAIL  lora-replica-bug  tp=4"));
+  EXPECT_THAT(output.out, HasSubstr("FAIL  " + Captured("lora-replica-bug") + "  tp=4"));
   // The table of the report: zero on all ranks but the last.
   EXPECT_THAT(output.out,
               ::testing::ContainsRegex("MISSING_SUM  decoder.layers.\\*.self_attention.linear_proj."
@@ -132,6 +132,18 @@ TEST(AuditCommand, MistakesAreStatusFour) {
   const std::string dir = Captured("tied-pp2-right");
   EXPECT_EQ(RunAuditOf({dir, dir, "--against", dir}).status, 4);
   EXPECT_EQ(RunAuditOf({dir, "--against", "/nowhere"}).status, 4);
+}
+
+// What was asked for is what the report is of, whatever the files call themselves.
+TEST(AuditCommand, ReportsAreTitledByThePathGiven) {
+  std::string pattern = ::testing::TempDir() + "/audit_command_XXXXXX";
+  const std::string folder = mkdtemp(pattern.data());
+  std::filesystem::copy(Captured("plain-dp2-tp2"), folder,
+                        std::filesystem::copy_options::recursive);
+  const Output output = RunAuditOf({folder, Captured("tied-pp2-right") + "/"});
+  EXPECT_THAT(output.out, HasSubstr("PASS  " + folder + " (plain-dp2-tp2)"));
+  EXPECT_THAT(output.out, HasSubstr("PASS  " + Captured("tied-pp2-right") + "/  "));
+  std::filesystem::remove_all(folder);
 }
 
 // Half of a run is audited for what it holds, and is never a pass.

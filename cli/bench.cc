@@ -20,6 +20,8 @@
 namespace sumonce {
 namespace {
 
+constexpr int64_t kMostBytes = int64_t{64} << 30;
+
 struct BenchFlags {
   TransportFlags transport;
   std::vector<int> ranks = {2, 4};
@@ -224,8 +226,8 @@ void AddMeasured(CLI::App& app, BenchFlags& flags) {
                                : word == "max" ? ReduceOp::kMax
                                                : ReduceOp::kSum;
             });
-  AddBytes(app, "--min", "Smallest size (default 4)", flags.least);
-  AddBytes(app, "--max", "Largest size (default 64M)", flags.most);
+  AddBytes(app, "--min", "Smallest size (default 4)", kMostBytes, flags.least);
+  AddBytes(app, "--max", "Largest size (default 64M)", kMostBytes, flags.most);
   app.add_option("--factor", flags.factor, "From a size to the next (default 4)")
       ->check(CLI::Range(2, 1 << 20))
       ->type_name("N");

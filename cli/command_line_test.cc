@@ -139,6 +139,41 @@ TEST_F(CommandLine, AllSkippedIsSeventySeven) {
   EXPECT_EQ(Sumonce({"run", root_.string()}).status, 77);
 }
 
+// A real model's size: 40 layers of hidden size 4096. It is not begun, and the others run.
+TEST_F(CommandLine, ASimulationBeyondTheMemoryLimitIsASkip) {
+  std::string large = "# A real size.\nmesh { tp: 2 }\nmodel { vocab: 32000 hidden: 4096 ";
+  for (int i = 0; i < 40; ++i)
+    large += "layer { self_attention { num_heads: 32 head_dim: 128 } mlp { ffn: 16384 } }\n";
+  Write("area/two.textproto", large + "}\nfinalizer: \"megatron_core_0_16\"\n");
+  const Call call = Sumonce({"run", root_.string(), "--memory-limit", "16G"});
+  EXPECT_EQ(call.status, 0) << call.err;
+  EXPECT_THAT(RanNames(), ElementsAre("area/one"));
+  EXPECT_THAT(call.out, HasSubstr("SKIP  area/two  its simulation would take about "));
+  EXPECT_THAT(call.out, HasSubstr("more than the limit of 16 GiB (--memory-limit): sumonce prove "
+                                  "judges it without numbers"));
+  EXPECT_THAT(call.out, EndsWith("sumonce: 1 passed, 0 failed, 1 skipped\n"));
+  EXPECT_EQ(Sumonce({"run", Path("area/two.textproto"), "--memory-limit", "16G"}).status, 77);
+  EXPECT_EQ(Sumonce({"run", Path("area/two.textproto"), "--memory-limit", "1000000G"}).status, 0);
+  EXPECT_EQ(Sumonce({"run", root_.string(), "--memory-limit", "much"}).status, 4);
+  EXPECT_EQ(Sumonce({"prove", Path("area/two.textproto")}).status, 0);
+}
+
+// What a capture cannot say is told, and the last line counts it; nothing saved at all is a skip.
+TEST_F(CommandLine, CapturesThatCannotBeSavedAreCounted) {
+  Write("area/one.textproto",
+        "# Fewer key-value groups than ranks.\nmesh { tp: 4 }\nmodel { layer { self_attention { "
+        "num_heads: 4 num_query_groups: 2 } } }\nfinalizer: \"megatron_core_0_16\"\n");
+  const std::string saved = Path("saved");
+  const Call both = Sumonce({"run", Path("area"), "--save-capture", saved});
+  EXPECT_EQ(both.status, 0) << both.err;
+  EXPECT_THAT(both.err, HasSubstr("area/one is not saved: "));
+  EXPECT_THAT(both.err, HasSubstr("2 ranks of tp hold the same slice"));
+  EXPECT_THAT(both.out, EndsWith("sumonce: 2 passed, 0 failed, 0 skipped, 1 capture saved, 1 not "
+                                 "saved\n"));
+  EXPECT_TRUE(fs::exists(saved + "/area/two/step-0001/rank-00001.safetensors"));
+  EXPECT_EQ(Sumonce({"run", Path("area/one.textproto"), "--save-capture", saved}).status, 77);
+}
+
 // The engine records calls only for a report that shows them; a proof has none.
 TEST_F(CommandLine, CallsAreRecordedForATraceOnly) {
   EXPECT_EQ(Sumonce({"run", root_.string(), "--format", "json"}).status, 0);
@@ -262,7 +297,8 @@ TEST_F(CommandLine, UnknownWordsAreUsageErrorsWithSuggestions) {
 }
 
 TEST_F(CommandLine, HelpStartsWithTwoExamples) {
-  for (const char* verb : {"", "run", "prove", "list", "validate", "lint", "inspect", "diff", "doctor"}) {
+  for (const char* verb :
+       {"", "run", "prove", "list", "validate", "lint", "inspect", "diff", "doctor"}) {
     const Call call = Sumonce(*verb == '\0' ? std::vector<std::string>{"--help"}
                                             : std::vector<std::string>{verb, "--help"});
     EXPECT_EQ(call.status, 0) << verb;
@@ -291,6 +327,20 @@ TEST_F(CommandLine, AxisFlagsRunTheProductOfTheirSizes) {
   EXPECT_EQ(ran_[3].mesh.tp, 4);
   EXPECT_EQ(ran_[3].mesh.dp, 2);
   EXPECT_EQ(ran_[3].data.sequence, ran_[0].data.sequence);
+}
+
+TEST_F(CommandLine, OneAxisHasSizesFromOneFlag) {
+  for (const std::vector<std::string>& both :
+       {std::vector<std::string>{"--at", "tp=2", "--tp", "4"},
+        {"--tp", "4", "--at", "tp=2"},
+        {"--at", "tp=2,tp=4"}}) {
+    std::vector<std::string> arguments = {"prove", Path("area/one.textproto")};
+    arguments.insert(arguments.end(), both.begin(), both.end());
+    const Call call = Sumonce(arguments);
+    EXPECT_EQ(call.status, 4);
+    EXPECT_THAT(call.err, HasSubstr("tp has a size already"));
+    EXPECT_TRUE(ran_.empty());
+  }
 }
 
 TEST_F(CommandLine, FlagsReachTheRunner) {
@@ -333,6 +383,16 @@ TEST_F(CommandLine, OneFileForTwoReportsIsAUsageError) {
   EXPECT_EQ(call.status, 4);
   EXPECT_THAT(call.err, HasSubstr("report.json is named twice"));
   EXPECT_THAT(RanNames(), IsEmpty());
+}
+
+TEST_F(CommandLine, ReportNeverTakesThePlaceOfItsScenario) {
+  const std::string file = Path("area/one.textproto");
+  const std::string before = Read("area/one.textproto");
+  const Call call = Sumonce({"run", file, "--format", "json:" + file, "--force"});
+  EXPECT_EQ(call.status, 4);
+  EXPECT_THAT(call.err, HasSubstr("area/one.textproto: is a scenario of this run"));
+  EXPECT_EQ(Read("area/one.textproto"), before);
+  EXPECT_THAT(ran_, IsEmpty());
 }
 
 TEST_F(CommandLine, ReportFileIsNeverOverwrittenWithoutForce) {

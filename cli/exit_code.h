@@ -15,7 +15,8 @@ enum ExitCode : int {
   kAllSkipped = 77,  // ctest's and Automake's "skipped"
 };
 
-// What a run comes to; the gravest thing decides.
+// What a run comes to; the gravest thing decides. Of captures that were to be saved and none of
+// which could be, kAllSkipped.
 ExitCode ExitCodeOf(const Summary& summary);
 
 }  // namespace sumonce

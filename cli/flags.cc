@@ -16,7 +16,6 @@ constexpr int kMaxAxisSize =
     1 << 20;                      // the reader knows the real limits; this keeps products in range
 constexpr size_t kMaxSizes = 64;  // of one axis
 constexpr Axis kOverridable[] = {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp};
-constexpr int64_t kMostBytes = int64_t{64} << 30;
 
 // "'fibre' is none of fibers, threads; did you mean 'fibers'?"
 std::string NotAmong(const std::string& word, const std::vector<std::string>& choices) {
@@ -39,16 +38,16 @@ std::vector<int> ParseSizes(const std::string& flag, const std::string& text) {
   return sizes;
 }
 
-int64_t ParseBytes(const std::string& flag, const std::string& text) {
+int64_t ParseBytes(const std::string& flag, const std::string& text, int64_t most) {
   static constexpr absl::string_view kUnits = "KMG";
   const size_t unit = text.empty() ? kUnits.npos : kUnits.find(text.back());
   const absl::string_view digits =
       absl::string_view(text).substr(0, text.size() - (unit != kUnits.npos));
   int64_t number = 0;
   if (!absl::SimpleAtoi(digits, &number) || number < 1 ||
-      number > kMostBytes >> (unit == kUnits.npos ? 0 : 10 * (unit + 1)))
+      number > most >> (unit == kUnits.npos ? 0 : 10 * (unit + 1)))
     throw CLI::ValidationError(
-        flag, absl::StrCat("'", text, "': expected 1 byte to 64G, like 4, 64K, 16M"));
+        flag, absl::StrCat("'", text, "': expected 1 byte to ", most >> 30, "G, like 4, 64K, 16M"));
   return unit == kUnits.npos ? number : number << 10 * (unit + 1);
 }
 
@@ -65,6 +64,15 @@ FormatSpec ParseFormat(const std::string& text) {
   if (spec.path.empty())
     throw CLI::ValidationError("--format", absl::StrCat("'", text, "': a path after ':'"));
   return spec;
+}
+
+// One axis has sizes from one flag.
+void SetSizes(const std::string& flag, Axis axis, const std::string& sizes, SelectionFlags& flags) {
+  if (flags.axes.contains(axis))
+    throw CLI::ValidationError(flag, absl::StrCat("'", sizes, "': ", ToAbsl(Name(axis)),
+                                                  " has a size already; give it once, by --",
+                                                  ToAbsl(Name(axis)), " or by --at"));
+  flags.axes[axis] = ParseSizes(flag, sizes);
 }
 
 std::string FormatDescription() {
@@ -94,9 +102,7 @@ void AddAxes(CLI::App& app, SelectionFlags& flags) {
     const std::string flag = absl::StrCat("--", ToAbsl(Name(axis)));
     app.add_option_function<std::string>(
            flag,
-           [&flags, axis, flag](const std::string& text) {
-             flags.axes[axis] = ParseSizes(flag, text);
-           },
+           [&flags, axis, flag](const std::string& text) { SetSizes(flag, axis, text, flags); },
            absl::StrCat("Instead of the file's ", ToAbsl(Name(axis)), "; 2,4,8 runs each"))
         ->type_name("SIZES");
   }
@@ -113,7 +119,7 @@ void AddAt(CLI::App& app, SelectionFlags& flags) {
              if (sides.size() != 2 || axis == std::end(kOverridable))
                throw CLI::ValidationError(
                    "--at", absl::StrCat("'", text, "': expected axes and sizes, like tp=4,dp=2"));
-             flags.axes[*axis] = ParseSizes("--at", sides[1]);
+             SetSizes("--at", *axis, sides[1], flags);
            }
          },
          "On this mesh: factors as numbers, sizes checked; the proof itself holds for every size")
@@ -172,10 +178,11 @@ void AddSizes(CLI::App& app, const std::string& flag, const std::string& descrip
       ->type_name("SIZES");
 }
 
-void AddBytes(CLI::App& app, const std::string& flag, const std::string& description,
+void AddBytes(CLI::App& app, const std::string& flag, const std::string& description, int64_t most,
               int64_t& bytes) {
   app.add_option_function<std::string>(
-         flag, [&bytes, flag](const std::string& text) { bytes = ParseBytes(flag, text); },
+         flag,
+         [&bytes, flag, most](const std::string& text) { bytes = ParseBytes(flag, text, most); },
          description)
       ->type_name("BYTES");
 }

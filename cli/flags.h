@@ -50,8 +50,8 @@ void AddNumber(CLI::App& app, const std::string& flag, const std::string& descri
 void AddSizes(CLI::App& app, const std::string& flag, const std::string& description,
               std::vector<int>& sizes);
 
-// A number of bytes: 4, 64K, 16M, 1G (powers of 1024).
-void AddBytes(CLI::App& app, const std::string& flag, const std::string& description,
+// A number of bytes up to `most`, whole GiB: 4, 64K, 16M, 1G (powers of 1024).
+void AddBytes(CLI::App& app, const std::string& flag, const std::string& description, int64_t most,
               int64_t& bytes);
 
 // One of a few words.

@@ -1,11 +1,11 @@
 // sumonce lint: a real job's parameters before its first step, from a manifest.
 #include "capture/lint/lint.h"
-#include "capture/lint/scenario_text.h"
 
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "capture/lint/scenario_text.h"
 #include "cli/file_loop.h"
 #include "cli/report_loop.h"
 #include "cli/scenario_file.h"
@@ -52,11 +52,13 @@ int WriteScenario(const LintFlags& flags, const lint::LintOptions& options, Cont
                           "--to-scenario: ", flags.manifests.size(), " manifests; name one")),
                       context);
   }
-  const auto manifests = capture::LoadManifests(flags.manifests[0]);
-  if (!manifests.ok()) return ComplainOf(manifests.status(), context);
-  const auto statements = lint::StateParameters(*manifests, options.state);
+  const auto set = capture::LoadManifestSet(flags.manifests[0]);
+  if (!set.ok()) return ComplainOf(set.status(), context);
+  for (const std::string& fault : set->faults) context.io.err << "sumonce lint: " << fault << '\n';
+  const auto statements = lint::StateParameters(set->manifests, options.state);
   if (!statements.ok()) return ComplainOf(statements.status(), context);
-  const auto text = lint::ScenarioText(*statements, lint::FaultsOf(*statements), flags.manifests[0]);
+  const auto text =
+      lint::ScenarioText(*statements, lint::FaultsOf(*statements), flags.manifests[0]);
   if (!text.ok()) return ComplainOf(text.status(), context);
   return WriteAndRun(*text, flags.to_scenario, flags.output, context);
 }

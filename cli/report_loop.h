@@ -16,6 +16,7 @@ struct ReportLoop {
   bool proof_only = false;
   // The results of one scenario, complete but for nothing.
   std::function<std::vector<ScenarioResult>(const SelectedRun& run)> judge;
+  SavedCounts captures = {};  // for the last line
 };
 
 // Returns the exit status. A scenario that runs when SIGINT or SIGTERM comes is finished and

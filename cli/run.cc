@@ -8,6 +8,7 @@
 #include "cli/cost_flags.h"
 #include "cli/exit_code.h"
 #include "cli/flags.h"
+#include "cli/memory_limit.h"
 #include "cli/process_run.h"
 #include "cli/report_loop.h"
 #include "cli/save_capture.h"
@@ -32,6 +33,7 @@ struct RunFlags {
   std::string save_trace;    // a folder; empty: no traces
   std::string save_capture;  // a folder; empty: no captures
   uint64_t timeout_s = 60;   // of transports whose ranks are processes
+  int64_t memory_limit = 0;  // bytes; set with the flag's default
 };
 
 // What a pasted line needs to show the same: the file, what the flags set over it, and how it was
@@ -110,6 +112,8 @@ int Run(const RunFlags& flags, Context& context) {
   Selection selection = Select(flags.selection);
   const auto reason_to_skip = [&](const Scenario& scenario) -> std::string {
     if (!available.ok()) return std::string(FromAbsl(available.message()));
+    if (const std::string large = WhyTooLarge(scenario, flags.memory_limit); !large.empty())
+      return large;
     if (!options.remote) {
       return std::string(FromAbsl(CanRun(transport, scenario.mesh.world_size()).message()));
     }
@@ -132,10 +136,17 @@ int Run(const RunFlags& flags, Context& context) {
   };
   const auto report = [&] {
     CheckExports(options, selection);
-    if (!flags.save_trace.empty()) SaveTraces(flags.save_trace, selection, context.io.err);
-    if (!flags.save_capture.empty())
-      SaveCaptures(flags.save_capture, flags.output.force, selection, context.io.err);
-    return ReportAll(selection, {.output = flags.output, .judge = judge}, context);
+    if (!flags.save_trace.empty())
+      SaveTraces(flags.save_trace, flags.output.force, selection, context.io.err);
+    SavedCounts captures;
+    if (!flags.save_capture.empty()) {
+      captures = SaveCaptures({.dir = flags.save_capture,
+                               .overwrite = flags.output.force,
+                               .memory_limit = flags.memory_limit},
+                              selection, context.io.err);
+    }
+    return ReportAll(selection, {.output = flags.output, .judge = judge, .captures = captures},
+                     context);
   };
   if (!available.ok() || !transport.processes) return report();
   const auto lead = [&](const RemoteScenarios& remote) {
@@ -194,6 +205,7 @@ VerbAction DeclareRun(CLI::App& app) {
   AddSaveTrace(app, *flags);
   AddSaveCapture(app, *flags);
   AddProcesses(app, *flags);
+  AddMemoryLimit(app, flags->memory_limit);
   AddCost(app, flags->cost);
   AddOutput(app, flags->output);
   return [flags](Context& context) { return Run(*flags, context); };

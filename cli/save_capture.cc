@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "capture/write/save_run.h"
+#include "cli/memory_limit.h"
 #include "layers/decoder/decoder.h"
 #include "sim/simulator.h"
 #include "sim/weights.h"
@@ -30,22 +31,33 @@ Saved Save(const Scenario& scenario, const std::string& dir, bool overwrite) {
 
 }  // namespace
 
-void SaveCaptures(const std::string& dir, bool overwrite, Selection& selection,
-                  std::ostream& talk) {
-  if (!selection.mistakes.empty()) return;
+SavedCounts SaveCaptures(const SaveCaptureOptions& options, Selection& selection,
+                         std::ostream& talk) {
+  SavedCounts counts;
+  if (!selection.mistakes.empty()) return counts;
   for (const SelectedRun& run : selection.runs) {
-    const Saved saved = Save(run.scenario, dir, overwrite);
+    const auto not_saved = [&](const std::string& reason) {
+      ++counts.not_saved;
+      talk << "sumonce run --save-capture: " << run.scenario.name << " is not saved: " << reason
+           << '\n';
+    };
+    if (const std::string large = WhyTooLarge(run.scenario, options.memory_limit); !large.empty()) {
+      not_saved(large);
+      continue;
+    }
+    const Saved saved = Save(run.scenario, options.dir, options.overwrite);
     if (!saved.run.ok()) {
-      talk << "sumonce run --save-capture: " << run.scenario.name
-           << " ends without gradients: " << saved.run.message() << '\n';
+      not_saved(absl::StrCat("it ends without gradients: ", saved.run.message()));
     } else if (absl::IsUnimplemented(saved.written)) {
-      talk << "sumonce run --save-capture: " << run.scenario.name
-           << " is not saved: " << saved.written.message() << '\n';
+      not_saved(std::string(saved.written.message()));
     } else if (!saved.written.ok()) {
       selection.mistakes.push_back(
           absl::StrCat("sumonce: error: --save-capture: ", saved.written.message()));
+    } else {
+      ++counts.saved;
     }
   }
+  return counts;
 }
 
 }  // namespace sumonce

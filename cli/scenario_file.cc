@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/exit_code.h"
 #include "cli/file_loop.h"
+#include "cli/memory_limit.h"
 #include "cli/output_file.h"
 #include "cli/report_loop.h"
 
@@ -17,7 +18,9 @@ int WriteAndRun(const std::string& text, const std::string& path, const OutputFl
     return ComplainOf(status, context);
   SelectionFlags selection;
   selection.paths = {path};
-  const auto judge = [&](const SelectedRun& run) {
+  const auto judge = [&](const SelectedRun& run) -> std::vector<ScenarioResult> {
+    const std::string large = WhyTooLarge(run.scenario, DefaultMemoryLimit());
+    if (!large.empty()) return {SkippedResult(run.scenario, run.scenario.name, large)};
     std::vector<ScenarioResult> results = context.engine.run(run.scenario, RunnerOptions());
     for (ScenarioResult& result : results) {
       result.reproduce =

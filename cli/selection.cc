@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
@@ -34,6 +35,19 @@ std::string Resolved(const std::string& given, const std::vector<std::string>& r
     }
   }
   return given;
+}
+
+// "; did you mean 'lora/row_flag_missing'?" of what is neither a path nor a name; "" if nothing is
+// like it.
+std::string NameLike(const std::string& given, const std::vector<std::string>& roots) {
+  std::vector<Mistake> ignored;
+  std::vector<std::string> names;
+  for (const ScenarioFile& file : FindScenarios(roots, ignored)) {
+    names.push_back(file.name);
+    names.push_back(file.name.substr(0, file.name.find('/')));  // the area
+  }
+  const std::string closest = Closest(given, names);
+  return closest.empty() ? "" : absl::StrCat("; did you mean '", closest, "'?");
 }
 
 std::string NoMatch(const std::string& filter, const std::vector<ScenarioFile>& files) {
@@ -81,7 +95,11 @@ std::vector<ScenarioFile> FindSelected(const SelectionFlags& flags, Selection& s
   for (std::string& path : paths) path = Resolved(path, defaults);
   std::vector<Mistake> mistakes;
   const std::vector<ScenarioFile> files = FindScenarios(paths, mistakes);
-  for (const Mistake& mistake : mistakes) AddMistake(mistake, selection.mistakes);
+  for (Mistake& mistake : mistakes) {
+    if (!absl::StrContains(mistake.message, "did you mean"))
+      mistake.message += NameLike(mistake.location.file, defaults);
+    AddMistake(mistake, selection.mistakes);
+  }
   std::vector<ScenarioFile> matching;
   std::copy_if(files.begin(), files.end(), std::back_inserter(matching),
                [&](const ScenarioFile& file) { return GlobMatches(flags.filter, file.name); });

@@ -6,7 +6,7 @@ const std::vector<Verb>& Verbs() {
   static const auto& verbs = *new std::vector<Verb>{
       {"run",
        "Simulate, prove and compare; try the cures",
-       {"run scenarios/lora scenarios/gdn", "run scenarios/gdn/gamma_flagged.textproto --tp 2,4,8"},
+       {"run scenarios/lora scenarios/gdn", "run scenarios/gdn/gamma_flagged.textproto --tp 2,3,4"},
        DeclareRun},
       {"prove",
        "The static verdict only, for every size of the axes",

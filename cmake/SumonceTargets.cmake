@@ -40,6 +40,8 @@ function(sumonce_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}
                                            SUMONCE_IS_TEST ON)
   target_link_libraries(${name} PRIVATE sumonce_flags ${arg_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
+  # GoogleTest's macros are one statement each, whatever they expand to.
+  target_compile_options(${name} PRIVATE -Wno-dangling-else)
   # What a test itself computes is small, and compiling it is most of a cold build; what it tests keeps its flags.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(SUMONCE_SANITIZE)

@@ -37,6 +37,8 @@ ScenarioResult Named(ScenarioResult result, const std::string& name, RunOutcome 
 
 std::vector<ScenarioResult> OneOfEach(const Scenario& scenario) {
   ScenarioResult failed = LoraResult(scenario, RunOutcome::kFail);
+  failed.digest = "0123456789abcdef";
+  failed.scenario = &scenario;
   failed.failures = {"2 < 3 & \"quoted\" \x01"};
   ScenarioResult skipped = Named({}, "gdn/upstream", RunOutcome::kSkip);
   skipped.file = "scenarios/gdn/upstream.textproto";
@@ -63,6 +65,13 @@ TEST(Junit, HasASuiteAnAreaAndTheMechanismAsType) {
   EXPECT_EQ(lora.attribute("errors").as_int(), 1);
   EXPECT_EQ(lora.attribute("skipped").as_int(), 0);
   EXPECT_GE(lora.attribute("time").as_double(-1), 0);
+  const pugi::xml_node properties = lora.first_child();
+  EXPECT_STREQ(properties.name(), "properties");  // first, as the schema has it
+  const auto value_of = [&](const char* name) {
+    return properties.find_child_by_attribute("property", "name", name).attribute("value").value();
+  };
+  EXPECT_STREQ(value_of("lora/row_flag_missing seed"), "7");
+  EXPECT_STREQ(value_of("lora/row_flag_missing digest"), "0123456789abcdef");
   const pugi::xml_node failed =
       lora.find_child_by_attribute("testcase", "name", "lora/row_flag_missing");
   EXPECT_STREQ(failed.attribute("classname").value(), "lora");

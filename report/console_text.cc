@@ -142,11 +142,18 @@ std::string AuditSummaryText(const Summary& summary) {
       " without evidence\n");
 }
 
+// Where captures were asked for.
+static std::string SavedText(const SavedCounts& captures) {
+  if (captures == SavedCounts()) return "";
+  return absl::StrCat(", ", captures.saved, captures.saved == 1 ? " capture" : " captures",
+                      " saved, ", captures.not_saved, " not saved");
+}
+
 std::string SummaryText(const Summary& summary) {
   return absl::StrCat(
       summary.interrupted ? "interrupted: what is not listed above did not run\n" : "",
       "sumonce: ", summary.passed, " passed, ", summary.failed, " failed, ", summary.skipped,
-      " skipped\n");
+      " skipped", SavedText(summary.captures), "\n");
 }
 
 }  // namespace sumonce

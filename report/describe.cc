@@ -106,6 +106,7 @@ std::string SubjectOf(const Verdict& verdict) {
 std::string VerdictText(const Verdict& verdict) {
   if (verdict.outcome != Outcome::kWrong) return OutcomeAt(verdict.outcome, verdict.operation);
   std::string text = Qualified(verdict.mechanism, verdict.axis, verdict.coefficient);
+  if (!verdict.ranks.empty()) absl::StrAppend(&text, " on ", verdict.ranks);
   if (!verdict.operation.empty()) absl::StrAppend(&text, " at ", verdict.operation);
   return text;
 }
@@ -114,6 +115,7 @@ std::string ProofText(const Proof& proof) {
   if (proof.outcome == Outcome::kWrong) {
     std::string text =
         absl::StrCat("WRONG: ", Qualified(proof.mechanism, proof.axis, proof.coefficient));
+    if (!proof.ranks.empty()) absl::StrAppend(&text, " on ", proof.ranks);
     if (!proof.operation.empty()) absl::StrAppend(&text, " at ", proof.operation);
     return text;
   }

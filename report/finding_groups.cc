@@ -14,8 +14,8 @@ auto Key(const Finding& finding) {
   const Verdict& verdict = finding.verdict;
   const std::string trial = finding.cure ? TrialText(*finding.cure) : "";
   return std::tuple(verdict.outcome, verdict.mechanism, verdict.axis, verdict.coefficient,
-                    verdict.grad_class, verdict.action, verdict.operation, verdict.consequences,
-                    finding.expectation != nullptr, trial);
+                    verdict.grad_class, verdict.action, verdict.operation, verdict.ranks,
+                    verdict.consequences, finding.expectation != nullptr, trial);
 }
 
 template <typename T>

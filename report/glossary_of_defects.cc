@@ -81,7 +81,8 @@ std::vector<GlossaryEntry> ProofEntries() {
        .word = "equal share",
        .says = "every rank holds the same n-th part: it needs a sum, and the numbers of one rank "
                "look like a complete gradient's",
-       .formula = "g_k = G / n"},
+       .formula = "g_k = G / n",
+       .shown_by = "replica/divided"},
       {.kind = "class",
        .word = "shard",
        .says = "every rank holds its slice of the parameter and the whole gradient of it",

@@ -12,19 +12,35 @@ std::string ShownBy(const std::string& rule) {
   static const auto& shown = *new std::map<std::string, std::string>{
       {"data_parallel_mean", "dp/mean_of_cells"},
       {"data_parallel_sum", "dp/sum_dropped"},
+      {"expert_data_parallel_mean", "moe/expert_group_mean"},
+      {"expert_data_parallel_sum", "moe/expert_group_replica"},
       {"average_over_tp", "lora/averaged_complete"},
       {"sequence_parallel_sum", "lora/row_flag_missing"},
       {"qk_layernorm_sum", "norm/qk_layernorm"},
+      {"times_inverse_num_tokens", "dp/tokens_not_divided"},
   };
   const auto found = shown.find(rule);
   return found == shown.end() ? "" : found->second;
 }
 
+// What mends a parameter that the rule does not treat as its class needs.
+std::string CureOf(const FinalizeRule& rule) {
+  if (rule.times_inverse_tokens) return "once a step, behind all sums";
+  if (rule.group == "tp") {
+    return rule.map == Map::kAvg
+               ? "for copies of a complete gradient: clear the mark where ranks hold terms"
+               : "for terms: mark what needs it, clear the mark on complete gradients and shards";
+  }
+  return rule.group == "edp"
+             ? "for experts: set allreduce on every other parameter"
+             : "for every parameter that ranks of dp hold alike: once, over all of dp";
+}
+
 std::string FormulaOf(const FinalizeRule& rule) {
   if (rule.times_inverse_tokens) return "f = g / num_tokens";
   const std::string sum = absl::StrCat("sum over ", rule.group, " of g");
-  if (rule.map == Map::kAvg || rule.divide_by_group)
-    return absl::StrCat("f = (", sum, ") / ", rule.group);
+  const std::string divisor = rule.map == Map::kAvg ? rule.group : rule.divided_by;
+  if (!divisor.empty()) return absl::StrCat("f = (", sum, ") / ", divisor);
   return absl::StrCat("f = ", sum);
 }
 
@@ -49,6 +65,7 @@ std::vector<GlossaryEntry> GlossaryOfFinalizers() {
                             .word = rule.name,
                             .says = rule.says,
                             .formula = FormulaOf(rule),
+                            .cure = CureOf(rule),
                             .shown_by = ShownBy(rule.name)};
         presets_by_claim[absl::StrCat(rule.name, "\n", rule.says)].push_back(name);
       }

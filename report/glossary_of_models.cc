@@ -12,22 +12,34 @@ std::vector<GlossaryEntry> MarkEntries() {
        .says = "the parameter's gradient is its rank's share: finalizers sum it over tp, while "
                "sequence parallelism is on",
        .formula = "f = sum over tp of g",
+       .cure = "set it on a replicated parameter that sees its rank's tokens, features or heads; "
+               "clear it where the gradient is complete or a shard",
        .shown_by = "lora/row_flag_missing"},
       {.kind = "mark",
        .word = "average_gradients_across_tp_domain",
        .says = "finalizers average the gradient over tp; wins over sequence_parallel, and does "
                "nothing to equal copies",
        .formula = "f = (sum over tp of g) / tp",
+       .cure = "clear it where ranks hold terms; sequence_parallel then sums them",
        .shown_by = "lora/averaged_partial"},
       {.kind = "mark",
        .word = "tensor_model_parallel",
-       .says = "the parameter is cut over tp along partition_dim: norms count every rank's part"},
+       .says = "the parameter is cut over tp along partition_dim: norms count every rank's part",
+       .formula = "N^2 = sum over ranks k that are marked, or first of tp, of |f_k|^2",
+       .cure = "set it on what is cut over tp, clear it on copies",
+       .shown_by = "clip/replica_counted_tp_times"},
       {.kind = "mark",
        .word = "allreduce",
-       .says = "the data-parallel sum takes the dense group (dp with cp), not the experts'"},
+       .says =
+           "the data-parallel sum takes the dense group (dp with cp); cleared, the experts' (edp)",
+       .formula = "f = sum over dp of g; cleared: f = sum over edp of g",
+       .cure = "clear it on experts, and on nothing else",
+       .shown_by = "moe/expert_group_replica"},
       {.kind = "mark",
        .word = "shared",
-       .says = "a copy on another pipeline stage exists: norms count it once"},
+       .says = "a copy on another pipeline stage exists: norms count it once",
+       .formula = "N^2 leaves |f|^2 of a shared copy out",
+       .cure = "set it on the last stage's copy of a tied embedding alone"},
   };
 }
 
@@ -39,6 +51,7 @@ std::vector<GlossaryEntry> LayerEntries() {
            "column-parallel: rows of W are cut; under sequence parallelism the input is gathered "
            "and its gradient reduce-scattered, and the fused norm sees the rank's own tokens",
        .formula = "y_k = norm(x) W_k^T",
+       .cure = "mark the fused norm's weight and a replicated lora_A (sequence_parallel)",
        .shown_by = "lora/column_flag_missing"},
       {.kind = "layer",
        .word = "linear_proj",
@@ -46,6 +59,7 @@ std::vector<GlossaryEntry> LayerEntries() {
            "row-parallel: columns of W are cut; terms of y are summed, or reduce-scattered under "
            "sequence parallelism",
        .formula = "y = sum over k of x_k W_k^T",
+       .cure = "mark a replicated lora_B and the bias (sequence_parallel)",
        .shown_by = "lora/row_flag_missing"},
       {.kind = "layer",
        .word = "position_embeddings",
@@ -53,6 +67,7 @@ std::vector<GlossaryEntry> LayerEntries() {
            "a learned table, a copy on every rank, added to the words' embedding before the sum is "
            "scattered over the sequence: its gradient is complete on every rank",
        .formula = "y = word[token] + position[t]",
+       .cure = "leave it without marks: its gradient is complete",
        .shown_by = "gpt/position_embedding_flagged"},
       {.kind = "layer",
        .word = "bias",
@@ -60,16 +75,20 @@ std::vector<GlossaryEntry> LayerEntries() {
            "of a column-parallel linear cut with the rows of W; of a row-parallel one a copy on "
            "every rank, added behind the sum, on the rank's own tokens under sequence parallelism",
        .formula = "y = x W^T + b",
+       .cure =
+           "mark that of a row-parallel linear; add it behind the sum, or a tp-th of it in front",
        .shown_by = "gpt/row_bias_flag_missing"},
       {.kind = "layer",
        .word = "linear_fc1",
        .says = "column-parallel, gate and up projections in one matrix",
        .formula = "y = norm(x) [W_gate; W_up]^T",
+       .cure = "mark the fused norm's weight and a replicated lora_A (sequence_parallel)",
        .shown_by = "lora/all_targets"},
       {.kind = "layer",
        .word = "linear_fc2",
        .says = "row-parallel, after the activation",
        .formula = "y = act(fc1) W^T; act: silu(gate) * up, gelu, its tanh form, or max(x, 0)^2",
+       .cure = "mark a replicated lora_B (sequence_parallel)",
        .shown_by = "lora/all_targets"},
       {.kind = "layer",
        .word = "lora",
@@ -77,6 +96,7 @@ std::vector<GlossaryEntry> LayerEntries() {
            "the factor beside the cut is replicated: lora_A of a column target, lora_B of a row "
            "target; the other is cut with the weight",
        .formula = "y += (alpha / r) B (A x)",
+       .cure = "mark the replicated factor where it sees its rank's tokens, the cut one never",
        .shown_by = "lora/all_targets"},
   };
 }
@@ -88,6 +108,8 @@ std::vector<GlossaryEntry> MixerEntries() {
        .says =
            "grouped-query attention with RoPE, optional q/k norm and output gate; heads are cut",
        .formula = "softmax(q k^T / sqrt(d), causal) v",
+       .cure =
+           "sum the q and k norms' gradients over tp: by their names (qk_layernorm on) or a mark",
        .shown_by = "norm/qk_layernorm"},
       {.kind = "layer",
        .word = "multi_latent_attention",
@@ -95,6 +117,7 @@ std::vector<GlossaryEntry> MixerEntries() {
                "heads "
                "are cut. Without a gather over the sequence nobody sums the rotary key's gradient",
        .formula = "[l | r] = x W_down^T; k = [norm(l) W_k^T | rope(r)], v = norm(l) W_v^T",
+       .cure = "sum the rotary key's gradient over tp in backward",
        .shown_by = "mla/rotary_key_unsummed"},
       {.kind = "layer",
        .word = "linear_attention",
@@ -102,6 +125,8 @@ std::vector<GlossaryEntry> MixerEntries() {
            "GatedDeltaNet: convolution, decay and write strength per value head, the delta rule, "
            "a gated norm; heads are cut",
        .formula = "S_t = exp(g_t) S_(t-1) (I - beta_t k_t k_t^T) + beta_t v_t k_t^T; o_t = S_t q_t",
+       .cure =
+           "sum out_norm's gradient over tp: mark it, or add a rule without sequence parallelism",
        .shown_by = "gdn/upstream"},
       {.kind = "layer",
        .word = "shared_expert",
@@ -109,11 +134,14 @@ std::vector<GlossaryEntry> MixerEntries() {
                "overlap its "
                "linears do not communicate, and replicated factors hold own features' terms",
        .formula = "y = mlp(x) sigmoid(x g)",
+       .cure = "mark the gate and the replicated factors, no factor that is cut",
        .shown_by = "moe/shared_expert_overlap"},
       {.kind = "layer",
        .word = "gather_region",
        .says = "the sequence is gathered before in_proj and sequence parallelism turned off on the "
                "projections for the call: gradients inside are complete",
+       .formula = "x = gather(x_k); y_k = slice k of f(x)",
+       .cure = "clear the marks of what is inside, and leave them off until the finalizer has run",
        .shown_by = "gdn/gamma_flagged"},
   };
 }
@@ -123,11 +151,17 @@ std::vector<GlossaryEntry> VocabularyEntries() {
       {.kind = "layer",
        .word = "embedding",
        .says = "rows of the vocabulary are cut; a rank looks up its own range and the terms are "
-               "summed"},
+               "summed",
+       .formula = "y = sum over k of W_k[token - first_k], 0 outside its range",
+       .cure = "leave it without marks; behind a division by tp its gradient needs times tp",
+       .shown_by = "replica/word_embedding_scattered"},
       {.kind = "layer",
        .word = "output_layer",
        .says = "columns of the vocabulary are cut; the loss takes maximum, sum of exponentials and "
-               "target logit over the ranks"},
+               "target logit over the ranks",
+       .formula = "loss = log sum over k of sum exp(x W_k^T) - x W[target]",
+       .cure = "leave it without marks; tie it to the embedding by one parameter",
+       .shown_by = "norm/final_flag_missing"},
   };
 }
 

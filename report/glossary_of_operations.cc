@@ -50,6 +50,50 @@ const std::map<std::string, std::string>& Formulas() {
   return formulas;
 }
 
+// A scenario whose model applies it; tests look.
+std::string ScenarioOfOperation(const std::string& operation) {
+  static const auto& shown = *new std::map<std::string, std::string>{
+      {"AddBias", "gpt/row_bias_flag_missing"},
+      {"CausalConv", "gdn/upstream"},
+      {"Concat", "mla/rotary_key_unsummed"},
+      {"DeltaRule", "gdn/upstream"},
+      {"GatedNorm", "gdn/upstream"},
+      {"GdnDecay", "gdn/upstream"},
+      {"Gelu", "gpt/activations"},
+      {"GeluTanh", "gpt/activations"},
+      {"JoinParts", "lora/sub_projections_flag_missing"},
+      {"L2Norm", "gdn/upstream"},
+      {"Product", "lora/dropout_and_bias"},
+      {"Regroup", "gqa/groups_shared"},
+      {"ScaleBy", "moe/shared_expert"},
+      {"SigmoidGate", "moe/shared_expert"},
+      {"SquaredRelu", "gpt/activations"},
+      {"TakeRange", "mla/rotary_key_unsummed"},
+  };
+  if (operation == "DeltaState") return "";  // of a state that is handed on; no scenario does
+  const auto found = shown.find(operation);
+  return found == shown.end() ? "lora/all_targets" : found->second;
+}
+
+// What must stand in front of it, by its declaration: where the proof loses a state at it, that is
+// missing.
+std::string CureOfOperation(const OperationExample& example) {
+  const absl::StatusOr<Declaration> declared = example.operation->Declare(example.operands);
+  if (!declared.ok()) return "";
+  std::vector<std::string> parts;
+  if (declared->mixes != 0)
+    parts.push_back(absl::StrCat("gather what is cut along ", Describe(declared->mixes)));
+  if (declared->addition) {
+    parts.push_back("sum the one operand's terms where the other is complete");
+  } else if (declared->linear != Linear(0)) {
+    parts.push_back(declared->linear == 0 ? "sum terms"
+                                          : "sum terms, but for one operand that it is linear in");
+  }
+  if (declared->sums != 0)
+    parts.push_back(absl::StrCat("behind it sum over what cuts ", Describe(declared->sums)));
+  return parts.empty() ? "nothing: cuts and terms pass" : absl::StrJoin(parts, "; ");
+}
+
 // The declaration of one application, as the prover reads it.
 std::vector<std::string> DeclarationLines(const OperationExample& example) {
   const absl::StatusOr<Declaration> declared = example.operation->Declare(example.operands);
@@ -80,8 +124,12 @@ std::vector<GlossaryEntry> GlossaryOfOperations() {
                         .says =
                             "computed by each rank on what it holds; what is neither summed nor "
                             "mixed may be cut",
-                        .formula = formula == Formulas().end() ? "" : formula->second};
-    if (!examples.empty()) entry.details = DeclarationLines(examples.front());
+                        .formula = formula == Formulas().end() ? "" : formula->second,
+                        .shown_by = ScenarioOfOperation(name)};
+    if (!examples.empty()) {
+      entry.cure = CureOfOperation(examples.front());
+      entry.details = DeclarationLines(examples.front());
+    }
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -90,8 +138,8 @@ std::vector<GlossaryEntry> GlossaryOfOperations() {
 std::vector<GlossaryEntry> Glossary() {
   std::vector<GlossaryEntry> all;
   for (std::vector<GlossaryEntry> part :
-       {GlossaryOfVerdicts(), GlossaryOfAdapters(), GlossaryOfModels(), GlossaryOfDefects(), GlossaryOfFinalizers(),
-        GlossaryOfOperations()}) {
+       {GlossaryOfVerdicts(), GlossaryOfAdapters(), GlossaryOfModels(), GlossaryOfDefects(),
+        GlossaryOfFinalizers(), GlossaryOfOperations()}) {
     for (GlossaryEntry& entry : part) all.push_back(std::move(entry));
   }
   return all;

@@ -22,7 +22,7 @@ constexpr MechanismEntry kMechanisms[] = {
      "clear average_gradients_across_tp_domain; the sum's mark takes over",
      "lora/averaged_partial"},
     {Mechanism::kUnsummedShare, "g_k = G / n on every rank, f_k = g_k",
-     "mark the parameter, or do not divide by the group's size", ""},
+     "mark the parameter, or do not divide by the group's size", "replica/divided"},
     {Mechanism::kMixedShards, "f_k = sum over j of slice j, in place of slice k",
      "clear the mark: a sharded parameter needs no sum", "lora/mark_on_shard"},
     {Mechanism::kWrongScale, "f_k = a G on every rank, a no power of n",
@@ -63,7 +63,7 @@ constexpr MechanismEntry kMechanisms[] = {
     {Mechanism::kNondeterministic, "two runs of one seed differ",
      "fix the order of sums, or compare within the bound of --native-sums", ""},
     {Mechanism::kNotFinite, "an entry is infinite or not a number",
-     "look at the loss scale and at the operation where it first appears", ""},
+     "look at the loss scale and at the operation where it first appears", "accumulation/overflow"},
 };
 
 }  // namespace
@@ -78,14 +78,23 @@ std::vector<GlossaryEntry> GlossaryOfVerdicts() {
       {.kind = "verdict",
        .word = std::string(Name(Outcome::kWrong)),
        .says = "it is not; the mechanism says how",
+       .formula = "|f_k - G| beyond the bound of the sums' rounding on some rank k",
+       .cure = "the mechanism's; the runner tries it before it prints it",
        .shown_by = "lora/row_flag_missing"},
       {.kind = "verdict",
        .word = std::string(Name(Outcome::kNoStatement)),
        .says = "nothing is claimed: a layout or scale is lost at the operation named",
-       .cure = "describe the operation to the prover, or look at the numbers"},
+       .formula = "state of f: lost, at an operation",
+       .cure = "describe the operation to the prover, or look at the numbers",
+       .shown_by = "upstream/gather_split_backward"},
       {.kind = "verdict",
        .word = std::string(Name(Outcome::kNoEvidence)),
-       .says = "the numbers are zero everywhere and cannot tell; the proof decides"},
+       .says = "the numbers are zero everywhere and cannot tell; the proof decides",
+       .formula = "f_k = G = 0 on every rank k",
+       .cure =
+           "start where the gradient is not zero: lora_B other than 0, unmasked tokens on every "
+           "rank",
+       .shown_by = "lora/zero_B"},
   };
   for (const MechanismEntry& entry : kMechanisms) {
     entries.push_back({.kind = "mechanism",

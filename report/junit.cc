@@ -23,6 +23,8 @@ struct Case {
   std::string type;
   std::string message;
   std::string text;
+  std::string digest;
+  std::string seed;
 };
 
 std::string SecondsText(double seconds) { return absl::StrFormat("%.6f", seconds); }
@@ -70,6 +72,8 @@ class JunitReporter : public Reporter {
       one.message = result.failures.empty() ? one.type : result.failures.front();
       one.text = TextOf(result);
     }
+    one.digest = result.digest;
+    if (result.scenario) one.seed = absl::StrCat(result.scenario->seed);
     suites_[AreaOf(result.name)].push_back(std::move(one));
   }
 
@@ -119,7 +123,24 @@ class JunitReporter : public Reporter {
     suite.append_attribute("errors") = errors;
     suite.append_attribute("skipped") = skipped;
     suite.append_attribute("time") = SecondsText(seconds).c_str();
+    AddProperties(cases, suite);
     for (const Case& one : cases) AddCase(area, one, suite);
+  }
+
+  // The schema has properties of suites only, so their names begin with the case's.
+  static void AddProperties(const std::vector<Case>& cases, pugi::xml_node& suite) {
+    pugi::xml_node properties;
+    for (const Case& one : cases) {
+      const std::pair<const char*, std::string> values[] = {{"seed", one.seed},
+                                                            {"digest", one.digest}};
+      for (const auto& [what, value] : values) {
+        if (value.empty()) continue;
+        if (!properties) properties = suite.append_child("properties");
+        pugi::xml_node property = properties.append_child("property");
+        property.append_attribute("name") = Printable(absl::StrCat(one.name, " ", what)).c_str();
+        property.append_attribute("value") = value.c_str();
+      }
+    }
   }
 
   static void AddCase(const std::string& area, const Case& one, pugi::xml_node& suite) {

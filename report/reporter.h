@@ -13,6 +13,13 @@
 
 namespace sumonce {
 
+// Of run --save-capture: captures written, and scenarios of which none could be.
+struct SavedCounts {
+  int saved = 0;
+  int not_saved = 0;
+  bool operator==(const SavedCounts&) const = default;
+};
+
 // The counts of a run. A cured twin counts as a result of its own.
 struct Summary {
   int passed = 0;
@@ -25,6 +32,7 @@ struct Summary {
   int params_wrong = 0;
   int params_undecided = 0;
   int params_without_evidence = 0;
+  SavedCounts captures;
 
   void Count(const ScenarioResult& result);
   int total() const { return passed + failed + skipped; }

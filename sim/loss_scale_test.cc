@@ -96,7 +96,7 @@ class LossScaleGolden : public ::testing::Test {
     SUMONCE_ASSIGN_OR_RETURN(const FinalizePreset preset, Finalizers().Find("megatron_core_0_16"));
     for (const FinalizeStep& step : preset.steps) {
       SUMONCE_RETURN_IF_ERROR(RunFinalizeStep(step, {.per_token_loss = per_token}, mesh, rank,
-                                              &comms, kCounted, params.all()));
+                                              &comms, kCounted, DType::kFloat64, params.all()));
     }
     result.finalized = weight.main_grad;
     return absl::OkStatus();

@@ -14,6 +14,11 @@ double Power(double base, int exponent) {
 
 }  // namespace
 
+void AdamW::Start(std::deque<Param>& params) {
+  if (!precision_.bf16) return;
+  for (Param& param : params) Keep(param, param.weight.Clone());
+}
+
 void AdamW::Step(std::deque<Param>& params) {
   ++steps_;
   for (Param& param : params) {
@@ -24,11 +29,11 @@ void AdamW::Step(std::deque<Param>& params) {
   }
 }
 
-void AdamW::Update(Param& param, Moments& moments) const {
+void AdamW::Update(Param& param, Moments& moments) {
   const double bias1 = 1 - Power(config_.beta1, steps_);
   const double bias2 = 1 - Power(config_.beta2, steps_);
   const double decay = param.weight.dims().size() > 1 ? config_.lr * config_.weight_decay : 0.0;
-  Tensor weight = param.weight.Clone();
+  Tensor weight = main_weight(param).Clone();
   for (int64_t i = 0; i < weight.count(); ++i) {
     const double grad = param.main_grad.data()[i];
     double& m = moments.first.data()[i];
@@ -38,8 +43,26 @@ void AdamW::Update(Param& param, Moments& moments) const {
     double& w = weight.data()[i];
     w -= decay * w;
     w -= config_.lr * (m / bias1) / (std::sqrt(v / bias2) + config_.eps);
+    m = RoundedTo(precision_.main_weight_dtype(), m);
+    v = RoundedTo(precision_.main_weight_dtype(), v);
   }
-  param.weight = weight;
+  Keep(param, weight);
+}
+
+void AdamW::Keep(Param& param, Tensor weight) {
+  if (!precision_.bf16) {
+    param.weight = weight;
+    return;
+  }
+  RoundInto(precision_.main_weight_dtype(), weight);
+  main_weights_[param.name] = weight;
+  param.weight = weight.Clone();
+  RoundInto(precision_.weight_dtype(), param.weight);
+}
+
+const Tensor& AdamW::main_weight(const Param& param) const {
+  const auto kept = main_weights_.find(param.name);
+  return kept == main_weights_.end() ? param.weight : kept->second;
 }
 
 }  // namespace sumonce

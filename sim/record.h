@@ -22,9 +22,9 @@ struct ParamRecord {
   struct Reduction {
     std::string group;
     Map map = Map::kIdentity;
-    bool divided = false;   // by the group's size, before
-    std::string operation;  // the call's label, "finalizer data_parallel/data_parallel_sum"
-    int step = 0;           // whose result it gave: index into `after`
+    std::string divided_by;  // before, by the size of this group; "": not
+    std::string operation;   // the call's label, "finalizer data_parallel/data_parallel_sum"
+    int step = 0;            // whose result it gave: index into `after`
   };
   std::vector<Reduction> log;
   Tensor weight_before;

@@ -126,6 +126,8 @@ std::string_view Name(Mark mark) {
       return "average_gradients_across_tp_domain";
     case Mark::kTensorModelParallel:
       return "tensor_model_parallel";
+    case Mark::kAllreduce:
+      return "allreduce";
   }
   return "";
 }

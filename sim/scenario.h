@@ -10,6 +10,7 @@
 #include "comm/fault.h"
 #include "comm/mesh.h"
 #include "layers/decoder/decoder.h"
+#include "sim/precision.h"
 #include "spmd/map.h"
 
 namespace sumonce {
@@ -25,6 +26,7 @@ enum class Mark : uint8_t {
   kSequenceParallel,
   kAverageGradientsAcrossTpDomain,
   kTensorModelParallel,
+  kAllreduce,  // set by default
 };
 std::string_view Name(Mark mark);  // "sequence_parallel", ...
 enum class When : uint8_t { kAtBuild, kDuringCall, kAfterBackward };
@@ -166,6 +168,7 @@ struct Scenario {
   DataConfig data;
   LossMode loss = LossMode::kPerToken;
   OptimizerConfig optimizer;
+  PrecisionConfig precision;
   int steps = 1;
   int record_every = 1;
   std::string finalizer = "megatron_core_0_16";

@@ -95,12 +95,13 @@ std::vector<Broken> BrokenNames() {
              "TOGGLE_AND_RESTORE or LEAVE_OFF; did you mean \"TOGGLE_AND_RESTORE\"?"},
       Broken{"mark: SEQUENCE_PARALLEL rank", "mark: SEQUENCE_PARALEL rank",
              ":12:59: error: mark: unknown value SEQUENCE_PARALEL, expected SEQUENCE_PARALLEL, "
-             "AVERAGE_GRADIENTS_ACROSS_TP_DOMAIN or TENSOR_MODEL_PARALLEL; did you mean "
+             "AVERAGE_GRADIENTS_ACROSS_TP_DOMAIN, TENSOR_MODEL_PARALLEL or ALLREDUCE; did you mean "
              "\"SEQUENCE_PARALLEL\"?"},
       Broken{
           "sequence_parallel_sum", "sequence_paralel_sum",
           ":15:22: error: rule: unknown \"sequence_paralel_sum\" of megatron_core_0_16, expected "
-          "data_parallel_mean, data_parallel_sum, average_over_tp, sequence_parallel_sum, "
+          "data_parallel_mean, data_parallel_sum, expert_data_parallel_mean, "
+          "expert_data_parallel_sum, average_over_tp, sequence_parallel_sum, "
           "qk_layernorm_sum or times_inverse_num_tokens; did you mean "
           "\"sequence_parallel_sum\"?"},
       Broken{"steps: 2", "steps: 2 finalizer: \"megatron_core_0_61\"",
@@ -234,7 +235,8 @@ data { loss_on { to: inf } from_file: "none.safetensors" }
                   HasSubstr(":8:27: error: param: \"*.nothing\" matches no trainable parameter"),
                   HasSubstr(":8:56: error: rank: 9, expected 0 to 4: the mesh has 5 ranks"),
                   HasSubstr(":9:18: error: to: inf, expected a finite number"),
-                  HasSubstr(":9:28: error: from_file: ")));
+                  HasSubstr(":9:28: error: from_file: brings its own loss mask beside loss_on"),
+                  HasSubstr("none.safetensors: no such file, expected a safetensors file")));
 }
 
 // A defect below the roundings would be RIGHT in numbers and unknown to the proof.

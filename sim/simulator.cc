@@ -15,6 +15,11 @@
 namespace sumonce {
 namespace {
 
+bool ClearsAllreduce(const Edit& edit) {
+  const auto* mark = std::get_if<MarkEdit>(&edit.kind);
+  return mark && mark->mark == Mark::kAllreduce && !mark->set;
+}
+
 // One rank: its model, its effects, and what it leaves behind.
 class RankRun {
  public:
@@ -27,8 +32,9 @@ class RankRun {
         effects_(edits, rank),
         options_(options),
         data_(data),
-        optimizer_(scenario.optimizer),
-        config_(EffectiveFinalizeConfig(scenario)) {}
+        optimizer_(scenario.optimizer, scenario.precision),
+        config_(EffectiveFinalizeConfig(scenario)),
+        reduces_experts_(std::any_of(edits.begin(), edits.end(), ClearsAllreduce)) {}
 
   absl::Status Run(Communicator* world, const Weights& start, const std::vector<int>& recorded,
                    RankRecords& records) {
@@ -51,15 +57,16 @@ class RankRun {
     for (const auto& effect : effects_.all()) effect->OnConfig(config);
     model_ = std::make_shared<Model>(config);
     LoadWeights(start, *mesh_, rank_, model_->params());
+    optimizer_.Start(model_->params().all());
     for (const auto& effect : effects_.all()) effect->OnBuilt(model_->params());
     SUMONCE_ASSIGN_OR_RETURN(preset_, Finalizers().Find(scenario_.finalizer));
     for (const auto& effect : effects_.all()) effect->OnPreset(preset_);
     if (!world) return absl::OkStatus();
-    SUMONCE_ASSIGN_OR_RETURN(
-        comms_, GroupComms::Create(*world, *mesh_,
-                                   {mesh_->GroupOf(Axis::kTp), mesh_->GroupOf(Axis::kDp),
-                                    mesh_->GroupOf(Axis::kKvCopy),
-                                    mesh_->GroupOf({Axis::kDp, Axis::kTp}, "tp_dp")}));
+    std::vector<Group> groups = {mesh_->GroupOf(Axis::kTp), mesh_->GroupOf(Axis::kDp),
+                                 mesh_->GroupOf(Axis::kKvCopy),
+                                 mesh_->GroupOf({Axis::kDp, Axis::kTp}, "tp_dp")};
+    if (reduces_experts_) groups.push_back(mesh_->GroupOf(Axis::kEdp));
+    SUMONCE_ASSIGN_OR_RETURN(comms_, GroupComms::Create(*world, *mesh_, groups));
     return absl::OkStatus();
   }
 
@@ -88,6 +95,8 @@ class RankRun {
     SUMONCE_ASSIGN_OR_RETURN(record.grad_norm, ComputeGradNorm(scenario_.optimizer, *mesh_, rank_,
                                                                comms_, model_->params().all()));
     ScaleGradients(record.grad_norm->clip_factor, model_->params().all());
+    for (Param& param : model_->params().all())
+      RoundInto(scenario_.precision.main_weight_dtype(), param.main_grad);
     return absl::OkStatus();
   }
 
@@ -133,7 +142,11 @@ class RankRun {
         effect->OnTerm(param, term);
         times *= effect->TimesCounted(param, index);
       }
-      for (int i = 0; i < times; ++i) AddInto(param.main_grad, term);
+      RoundInto(scenario_.precision.grad_dtype(), term);
+      for (int i = 0; i < times; ++i) {
+        AddInto(param.main_grad, term);
+        RoundInto(scenario_.precision.main_grad_dtype(), param.main_grad);
+      }
       record.params[param.name].terms.push_back(std::move(term));
     }
   }
@@ -163,8 +176,9 @@ class RankRun {
     for (const FinalizeStep& step : preset_.steps) {
       const std::vector<FinalizeCall> calls =
           CallsOf(step, config_, *mesh_, model_->params().all());
-      SUMONCE_RETURN_IF_ERROR(RunFinalizeStep(step, config_, *mesh_, rank_, &comms_,
-                                              record.num_tokens, model_->params().all()));
+      SUMONCE_RETURN_IF_ERROR(
+          RunFinalizeStep(step, config_, *mesh_, rank_, &comms_, record.num_tokens,
+                          scenario_.precision.main_grad_dtype(), model_->params().all()));
       for (Param& param : model_->params().all()) {
         if (!param.requires_grad) continue;
         ParamRecord& entry = record.params[param.name];
@@ -173,7 +187,7 @@ class RankRun {
         if (rule && !rule->group.empty() && rule->map != Map::kIdentity) {
           entry.log.push_back({.group = rule->group,
                                .map = rule->map,
-                               .divided = rule->divide_by_group,
+                               .divided_by = rule->divided_by,
                                .operation = LabelOfCall(calls, param),
                                .step = index});
         }
@@ -192,6 +206,7 @@ class RankRun {
   const std::vector<std::vector<Microbatch>>& data_;
   AdamW optimizer_;
   FinalizeConfig config_;
+  bool reduces_experts_;  // over edp, on some rank: all take part in making that group
   FinalizePreset preset_;
   GroupComms comms_;
   std::shared_ptr<Model> model_;
@@ -302,9 +317,11 @@ SimResult SimulateHere(const Scenario& scenario, std::span<const Edit> edits, co
   return result;
 }
 
-SimResult SimulateReference(const Scenario& scenario, const Weights& start, int first_step,
-                            int steps, const SimOptions& options) {
+SimResult SimulateReference(const Scenario& as_run, const Weights& start, int first_step, int steps,
+                            const SimOptions& options) {
   SimResult result;
+  Scenario scenario = as_run;
+  scenario.precision = PrecisionConfig();
   const auto mesh = std::make_shared<const Mesh>(*Mesh::Create({}));
   const absl::StatusOr<std::vector<std::vector<Microbatch>>> data =
       DataOf(scenario, first_step, steps);

@@ -60,7 +60,8 @@ SimResult Simulate(const Scenario& scenario, std::span<const Edit> edits, const 
 SimResult SimulateHere(const Scenario& scenario, std::span<const Edit> edits, const Weights& start,
                        const SimOptions& options);
 
-// The unsharded reference: `steps` steps from `start`, the data beginning at step `first_step`.
+// The unsharded reference, in float64: `steps` steps from `start`, the data beginning at step
+// `first_step`.
 SimResult SimulateReference(const Scenario& scenario, const Weights& start, int first_step,
                             int steps, const SimOptions& options);
 

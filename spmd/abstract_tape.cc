@@ -1,5 +1,7 @@
 #include "spmd/abstract_tape.h"
 
+#include <algorithm>
+
 #include "base/status.h"
 
 namespace sumonce {
@@ -70,11 +72,20 @@ absl::Status AbstractTape::BackwardNode(int id) {
     case Kind::kScale:
       Accumulate(node.operands[0], Apply(node.scale, grads_[id]), id);
       break;
-    case Kind::kCollective:
-      Accumulate(node.operands[0], BackwardCollective(node, id), id);
+    case Kind::kCollective: {
+      const State grad = BackwardCollective(node, id);
+      if (!node.collective.vanishes || !AddedUp(grad, node.collective.group))
+        Accumulate(node.operands[0], grad, id);
       break;
+    }
   }
   return absl::OkStatus();
+}
+
+// Every rank of the group has the sum of what its ranks had.
+bool AbstractTape::AddedUp(const State& state, const Group& group) {
+  return state.ok() && std::all_of(group.atomic.begin(), group.atomic.end(),
+                                   [&](int a) { return state[a].layout == Layout::kEqual; });
 }
 
 State AbstractTape::BackwardCollective(const Node& node, int id) const {

@@ -32,6 +32,7 @@ class AbstractTape : public Tape {
 
  private:
   std::vector<OperandState> OperandStates(const Node& node) const;
+  static bool AddedUp(const State& state, const Group& group);
   State BackwardCollective(const Node& node, int id) const;
   void Accumulate(int id, const State& grad, int operation);
 

@@ -53,7 +53,12 @@ Value OwnerOnly(Tape& tape, Value x, Axis axis) {
 }
 
 Value StopMax(Tape& tape, Value x, Axis axis) {
-  return Pair(tape, x, "StopMax", axis, {.map = Map::kMax}, {.map = Map::kStop});
+  return tape.Communicate({.name = "StopMax",
+                           .group = tape.GroupOf(axis),
+                           .forward = {.map = Map::kMax},
+                           .backward = {.map = Map::kStop},
+                           .vanishes = true},
+                          x);
 }
 
 std::vector<CollectivePair> CollectivePairs() {

@@ -21,7 +21,8 @@ Value ScatterToRegion(Tape& tape, Value x, Axis axis, Dim dim);  // split | all-
 Value SliceReplicated(Tape& tape, Value x, Axis axis, Dim dim);  // split | pad
 Value AllToAll(Tape& tape, Value x, Axis axis, Dim from, Dim to);
 Value OwnerOnly(Tape& tape, Value x, Axis axis);  // own | own
-Value StopMax(Tape& tape, Value x, Axis axis);    // max | no gradient
+// max | no gradient. Only for a maximum that what reads it does not depend on, as softmax's.
+Value StopMax(Tape& tape, Value x, Axis axis);
 
 // Every pair above, for the obligations (spmd/map_test.cc): a dual pair is its own transpose under
 // the types in its name.

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <map>
 
+#include "spmd/abstract_tape.h"
 #include "spmd/collectives.h"
 #include "spmd/testing/rank_arrays.h"
 
@@ -296,6 +297,42 @@ TEST_P(MapTable, DualPairsAreTransposesAndNoOtherBackwardIs) {
           pair.name == "AllReduce" && (other.map == Map::kAvg || other.map == Map::kMax);
       if (itself || idle || other.map == pair.backward.map) continue;
       EXPECT_FALSE(IsTransposed(pair.forward, other, from, to, n_, numbers_)) << Name(other.map);
+    }
+  }
+}
+
+// The list is checked for what it says; this is that the functions make what it says.
+TEST(CollectivePairs, AreWhatTheFunctionsMake) {
+  const Axis tp = Axis::kTp;
+  const Dim s = Dim::kSequence, k = Dim::kKeyHead;
+  using Make = std::function<Value(Tape&, Value)>;
+  const std::map<std::string, Make> makers = {
+      {"Copy", [&](Tape& t, Value x) { return CopyToRegion(t, x, tp); }},
+      {"AllReduce", [&](Tape& t, Value x) { return ReduceFromRegion(t, x, tp); }},
+      {"AllReduceBoth", [&](Tape& t, Value x) { return AllReduceBoth(t, x, tp); }},
+      {"AllGather to R",
+       [&](Tape& t, Value x) { return AllGather(t, x, tp, s, GatherGrad::kReduceScatter); }},
+      {"AllGather to I",
+       [&](Tape& t, Value x) { return AllGather(t, x, tp, s, GatherGrad::kSplit); }},
+      {"ReduceScatter", [&](Tape& t, Value x) { return ReduceScatter(t, x, tp, s); }},
+      {"Scatter", [&](Tape& t, Value x) { return ScatterToRegion(t, x, tp, s); }},
+      {"Slice", [&](Tape& t, Value x) { return SliceReplicated(t, x, tp, k); }},
+      {"AllToAll", [&](Tape& t, Value x) { return AllToAll(t, x, tp, s, k); }},
+      {"Owner", [&](Tape& t, Value x) { return OwnerOnly(t, x, tp); }},
+      {"StopMax", [&](Tape& t, Value x) { return StopMax(t, x, tp); }}};
+  const Mesh mesh = *Mesh::Create({.tp = 2});
+  EXPECT_EQ(CollectivePairs().size(), makers.size());
+  for (const CollectivePair& pair : CollectivePairs()) {
+    AbstractTape tape(mesh);
+    Collective made;
+    tape.edit_collective = [&](const std::string&, Collective& collective) { made = collective; };
+    Param param{.name = "x", .shards = ShardMap({Plain(s, 8), Plain(k, 4)}, {})};
+    makers.at(pair.name)(tape, tape.Use(param));
+    for (const auto& [says, does] :
+         {std::pair(pair.forward, made.forward), std::pair(pair.backward, made.backward)}) {
+      EXPECT_EQ(says.map, does.map) << pair.name;
+      EXPECT_EQ(says.dim, does.dim) << pair.name;
+      EXPECT_EQ(says.other_dim, does.other_dim) << pair.name;
     }
   }
 }

@@ -190,6 +190,46 @@ TEST_P(Obligations, GradientsAreFiniteDifferences) {
   }
 }
 
+Tensor ResultOf(const OperationExample& example, const std::vector<Tensor>& operands) {
+  Tensor out(example.operation->Declare(example.operands)->result);
+  example.operation->Forward(operands, out);
+  return out;
+}
+
+// Whether f(x + y) = f(x) + f(y) for x and y in the place of these operands, the others fixed.
+bool Additive(const OperationExample& example, const std::vector<size_t>& which) {
+  Numbers numbers("additivity", /*integers=*/false, example.low, example.high);
+  std::vector<Tensor> x;
+  for (const Dims& dims : example.operands) x.push_back(numbers.Fill(dims));
+  std::vector<Tensor> y = x, both = x;
+  for (const size_t i : which) {
+    y[i] = numbers.Fill(example.operands[i]);
+    both[i] = x[i].Clone();
+    AddInto(both[i], y[i]);
+  }
+  Tensor sum = ResultOf(example, x).Clone();
+  AddInto(sum, ResultOf(example, y));
+  return Near(ResultOf(example, both), sum, 1e-9);
+}
+
+// What is linear is declared: a declaration that forgets it claims nothing false, and refuses what
+// holds.
+TEST_P(Obligations, WhatIsLinearIsDeclared) {
+  for (const OperationExample& example : examples()) {
+    const Declaration declared = *example.operation->Declare(example.operands);
+    std::vector<size_t> all;
+    for (size_t i = 0; i < example.operands.size(); ++i) {
+      all.push_back(i);
+      if (example.operands.size() > 1 && declared.addition) continue;
+      EXPECT_EQ(Additive(example, {i}), (declared.linear >> i & 1U) != 0)
+          << GetParam() << " operand " << i << " " << Describe(example.operands[i]);
+    }
+    // Shift leaves it out on purpose (spmd/ops/shift.h).
+    if (all.size() > 1 && GetParam() != "Shift")
+      EXPECT_EQ(Additive(example, all), declared.addition) << GetParam();
+  }
+}
+
 // Each gradient is the same whether or not the others are wanted.
 TEST_P(Obligations, UnwantedGradientsAreLeftAlone) {
   for (const OperationExample& example : examples()) {

@@ -29,6 +29,12 @@ class ShardMap {
   const Dims& whole() const { return whole_; }
   const std::vector<Cut>& cuts() const { return cuts_; }
   bool CutBy(Axis axis) const;
+  // Whether some ranks of a tensor-parallel group hold different slices, and whether some hold the
+  // same: both where a model has fewer key-value groups than ranks.
+  bool CutOverTp() const { return CutBy(Axis::kTp) || CutBy(Axis::kKv) || CutBy(Axis::kKvCopy); }
+  bool CopiedOverTp() const {
+    return !CutBy(Axis::kTp) && !(CutBy(Axis::kKv) && CutBy(Axis::kKvCopy));
+  }
 
   // InvalidArgument when an axis does not divide the units that it cuts: names dimension, units,
   // axis and size.

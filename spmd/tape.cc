@@ -47,7 +47,7 @@ Value Tape::Append(Node node, std::string_view operation, const Input* input) {
   return {id};
 }
 
-Value Tape::Run(std::shared_ptr<const Operation> operation, std::vector<Value> operands) {
+Value Tape::Run(std::shared_ptr<const Operation> operation, const std::vector<Value>& operands) {
   if (!Usable(operands)) return {};
   Node node{.kind = Kind::kLocal};
   node.name = NextName(operation->name());

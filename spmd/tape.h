@@ -39,6 +39,9 @@ struct Collective {
   // Why nothing is known of what a direction gives, whatever its map says; null: its map holds.
   const char* forward_unknown = nullptr;
   const char* backward_unknown = nullptr;
+  // What reads the value does not depend on it (the maximum that softmax subtracts): its gradient,
+  // added up over the group, is zero.
+  bool vanishes = false;
 };
 
 // A constant input: tokens, masks. Never has a gradient. Sliced by its declared cuts, never by a
@@ -91,7 +94,7 @@ class Tape {
     size_t outer_length_;
   };
 
-  Value Run(std::shared_ptr<const Operation> operation, std::vector<Value> operands);
+  Value Run(std::shared_ptr<const Operation> operation, const std::vector<Value>& operands);
   Value Communicate(Collective collective, Value x);
   Value Multiply(Value x, const Scale& factor);  // times a monomial of group sizes, also backward
   Value Use(Param& param);                       // once per use: gradients are kept per use

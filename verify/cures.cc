@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/text.h"
 #include "sim/defects/effect.h"
 #include "sim/simulator.h"
 #include "verify/prove.h"
+#include "verify/rank_classes.h"
 
 namespace sumonce {
 namespace {
@@ -81,6 +83,9 @@ void Averaged(const Verdict& verdict, std::vector<Candidate>& candidates) {
   const Edit unaveraged = SetMark(verdict.param, Mark::kAverageGradientsAcrossTpDomain, false);
   candidates.push_back({unaveraged});
   candidates.push_back({unaveraged, SetMark(verdict.param, Mark::kSequenceParallel, true)});
+  const Edit after =
+      SetMark(verdict.param, Mark::kAverageGradientsAcrossTpDomain, false, When::kAfterBackward);
+  candidates.push_back({after});
   for (const std::string& rule : RulesOf(verdict)) {
     candidates.push_back(
         {DropRule(verdict.param, rule), AddRule(verdict.param, verdict.axis.value_or(Axis::kTp))});
@@ -93,11 +98,28 @@ void MixedShards(const Verdict& verdict, std::vector<Candidate>& candidates) {
   candidates.push_back({unmarked});
   candidates.push_back({unaveraged});
   candidates.push_back({unmarked, unaveraged});
+  for (Mark mark : {Mark::kSequenceParallel, Mark::kAverageGradientsAcrossTpDomain})
+    candidates.push_back({SetMark(verdict.param, mark, false, When::kAfterBackward)});
   for (const std::string& rule : RulesOf(verdict))
     candidates.push_back({DropRule(verdict.param, rule)});
 }
 
-void WrongGroup(const Verdict& verdict, std::vector<Candidate>& candidates) {
+// The rule that goes elsewhere than the framework's is the culprit; else one that could go there.
+void WrongGroup(const Scenario& scenario, std::span<const Edit> edits, const Verdict& verdict,
+                std::vector<Candidate>& candidates) {
+  const FinalizePreset own = *Finalizers().Find(scenario.finalizer);
+  const FinalizePreset edited = EffectivePreset(scenario, edits);
+  Model model(EffectiveModel(scenario));
+  const Param& param = *model.params().Find(verdict.param);
+  for (size_t i = 0; i < own.steps.size() && i < edited.steps.size(); ++i) {
+    const FinalizeRule* sound = Claiming(own.steps[i], param, EffectiveFinalizeConfig(scenario));
+    const FinalizeRule* now = Claiming(edited.steps[i], param, EffectiveFinalizeConfig(scenario));
+    if (!sound || !now || sound->name != now->name || sound->group == now->group) continue;
+    candidates.push_back({{.kind = RuleEdit{.how = RuleEdit::How::kOtherGroup,
+                                            .rule = sound->name,
+                                            .param = verdict.param,
+                                            .group = sound->group}}});
+  }
   for (const std::string& rule : RulesOf(verdict)) {
     candidates.push_back(
         {DropRule(verdict.param, rule), AddRule(verdict.param, verdict.axis.value_or(Axis::kTp))});
@@ -137,8 +159,18 @@ void Both(const Verdict& verdict, std::vector<Candidate>& candidates) {
   candidates.push_back({AddRule(verdict.param, Axis::kTp), dp});
 }
 
-std::vector<Candidate> CandidatesFor(const Verdict& verdict) {
+// Reduced with the experts' gradients: the dense parameters' group, with or without the sum over
+// tp.
+void ExpertGroup(const Verdict& verdict, std::vector<Candidate>& candidates) {
+  const Edit dense = SetMark(verdict.param, Mark::kAllreduce, true);
+  candidates.push_back({dense});
+  candidates.push_back({dense, SetMark(verdict.param, Mark::kSequenceParallel, true)});
+}
+
+std::vector<Candidate> CandidatesFor(const Scenario& scenario, std::span<const Edit> edits,
+                                     const Verdict& verdict) {
   std::vector<Candidate> candidates;
+  if (absl::StrContains(verdict.rule, "expert_data_parallel")) ExpertGroup(verdict, candidates);
   switch (verdict.mechanism) {
     case Mechanism::kMissingSum:
       MissingSum(verdict, candidates);
@@ -147,9 +179,9 @@ std::vector<Candidate> CandidatesFor(const Verdict& verdict) {
       break;
     case Mechanism::kUnsummedShare:
       MissingSum(verdict, candidates);
-      Averaged(verdict, candidates);
       AddedSum(verdict, candidates);
       Both(verdict, candidates);
+      Averaged(verdict, candidates);
       break;
     case Mechanism::kDoubleSum:
       DoubleSum(verdict, candidates);
@@ -161,7 +193,7 @@ std::vector<Candidate> CandidatesFor(const Verdict& verdict) {
       MixedShards(verdict, candidates);
       break;
     case Mechanism::kWrongGroup:
-      WrongGroup(verdict, candidates);
+      WrongGroup(scenario, edits, verdict, candidates);
       break;
     case Mechanism::kUpstream:
     case Mechanism::kMixedUse:
@@ -205,15 +237,31 @@ bool Accepts(const Scenario& scenario, std::span<const Edit> edits, const Candid
   return NotRight(Prove(scenario, With(edits, candidate)), verdict).empty();
 }
 
+// Parameters of which the ranks' marks ask for different rules, with the mark that differs.
+std::map<std::string, Mark> DisagreeingMarks(const Scenario& scenario,
+                                             std::span<const Edit> edits) {
+  const FinalizePreset preset = EffectivePreset(scenario, edits);
+  std::map<std::string, Mark> disagreeing;
+  for (const auto& [param, classes] : RankClasses(scenario, edits, preset)) {
+    for (const RankClass& one : classes) {
+      if (one.marks.sequence_parallel != classes[0].marks.sequence_parallel)
+        disagreeing[param] = Mark::kSequenceParallel;
+      if (one.marks.average_gradients_across_tp_domain !=
+          classes[0].marks.average_gradients_across_tp_domain)
+        disagreeing[param] = Mark::kAverageGradientsAcrossTpDomain;
+      if (one.marks.allreduce != classes[0].marks.allreduce) disagreeing[param] = Mark::kAllreduce;
+    }
+  }
+  return disagreeing;
+}
+
 // What the proof says, with the rules that claim the parameter.
 Verdict VerdictBehind(const Scenario& scenario, std::span<const Edit> edits, const ProofRun& run,
                       const std::string& param) {
   Verdict verdict;
   verdict.param = param;
   TakeOver(run.proofs.at(param), verdict);
-  FinalizePreset preset = *Finalizers().Find(scenario.finalizer);
-  const Effects effects(edits, kProver);
-  for (const auto& effect : effects.all()) effect->OnPreset(preset);
+  const FinalizePreset preset = EffectivePreset(scenario, edits);
   std::vector<std::string> rules;
   for (const FinalizeStep& step : preset.steps) {
     const FinalizeRule* rule =
@@ -255,7 +303,7 @@ std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const E
     return std::holds_alternative<CommunicationEdit>(edit.kind);
   };
   if (std::any_of(edits.begin(), edits.end(), of_transport)) return std::nullopt;
-  const std::vector<Candidate> candidates = CandidatesFor(verdict);
+  const std::vector<Candidate> candidates = CandidatesFor(scenario, edits, verdict);
   for (const Candidate& candidate : candidates) {
     if (Accepts(scenario, edits, candidate, verdict)) return TrialOf(candidate);
   }
@@ -267,9 +315,13 @@ std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const E
   return std::nullopt;
 }
 
+bool Cures(const Scenario& scenario, std::span<const Edit> edits, const CureTrial& cure,
+           const Verdict& verdict) {
+  return Accepts(scenario, edits, cure.edits, verdict);
+}
+
 std::optional<CureTrial> ProposeRunCure(const Scenario& scenario, std::span<const Edit> edits) {
-  const Mesh mesh = *Mesh::Create(scenario.mesh);
-  const auto disagreeing = DisagreeingMarks(EffectiveModel(scenario), mesh.world_size(), edits);
+  const std::map<std::string, Mark> disagreeing = DisagreeingMarks(scenario, edits);
   if (disagreeing.empty()) return std::nullopt;
   Verdict verdict;
   for (const auto& [param, mark] : disagreeing) verdict.affected.push_back(param);

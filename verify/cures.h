@@ -18,6 +18,10 @@ namespace sumonce {
 std::optional<CureTrial> ProposeCure(const Scenario& scenario, std::span<const Edit> edits,
                                      const Verdict& verdict);
 
+// Whether the proof accepts a cure that was proposed for another verdict.
+bool Cures(const Scenario& scenario, std::span<const Edit> edits, const CureTrial& cure,
+           const Verdict& verdict);
+
 // For a run that ended in a mismatch or a deadlock: where ranks disagree on a parameter's marks,
 // the same mark on all.
 std::optional<CureTrial> ProposeRunCure(const Scenario& scenario, std::span<const Edit> edits);

@@ -7,8 +7,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "comm/rank_list.h"
 #include "sim/defects/effect.h"
 #include "verify/judge.h"
+#include "verify/rank_classes.h"
 #include "verify/recover.h"
 #include "verify/recover_state.h"
 #include "verify/replay.h"
@@ -73,6 +75,8 @@ class ParamDiagnosis {
     before_ = Recover(contributions_, reference_->contribution);
     verdict_.per_rank =
         PerRankLines(finalized_, reference_->finalized(), param_.shards, *inputs_.mesh);
+    const std::vector<std::vector<int>> classes = ClassesOf(step_, param_.name);
+    if (before_.found && classes.size() > 1) return JudgedByClass(classes);
     if (before_.found && after_.found) return Judged();
     if (before_.found) return FinalizerUnknown();
     return ContributionWrong();
@@ -86,12 +90,13 @@ class ParamDiagnosis {
   std::string Shape() const {
     std::vector<int64_t> extents;
     for (const DimExtent& dim : records_[0]->contribution.dims()) extents.push_back(dim.extent());
-    return absl::StrCat("[", absl::StrJoin(extents, ", "), "] float64");
+    return absl::StrCat("[", absl::StrJoin(extents, ", "), "] ",
+                        ToAbsl(Name(inputs_.main_grad_dtype)));
   }
 
   std::vector<std::string> Claimed() const {
     std::vector<std::string> rules;
-    for (const std::string& rule : records_[0]->rules) {
+    for (const std::string& rule : records_[lead_]->rules) {
       if (!rule.empty()) rules.push_back(rule);
     }
     return rules;
@@ -108,6 +113,37 @@ class ParamDiagnosis {
     verdict_.evidence.push_back(
         absl::StrFormat("greatest difference %.3g, allowed %.3g (%.0f roundings)",
                         recovered.diff_abs_max, recovered.allowed, inputs_.tolerance.height));
+  }
+
+  // The finalizer did different things on different ranks: each class of them as if all ranks had
+  // done what it did. The first that is not right is the verdict.
+  Verdict JudgedByClass(const std::vector<std::vector<int>>& classes) {
+    const Verdict common = verdict_;
+    Verdict first = common;
+    std::vector<std::string> others;
+    for (const std::vector<int>& ranks : classes) {
+      verdict_ = common;
+      lead_ = ranks[0];
+      verdict_.rule = absl::StrJoin(Claimed(), ", ");
+      finalized_ = FinalizedLike(*inputs_.mesh, step_, param_.name, ranks);
+      after_ = Recover(finalized_, reference_->finalized());
+      if (!FitsTarget(after_, target_, Scale())) after_.found ? Judged() : FinalizerUnknown();
+      const bool taken = first.outcome == Outcome::kRight && verdict_.outcome != Outcome::kRight;
+      if (taken) {
+        first = verdict_;
+        first.ranks = RanksInWords(ranks);
+      }
+      others.push_back(absl::StrCat("on ", RanksInWords(ranks), " (rules ", verdict_.rule, "): ",
+                                    verdict_.outcome == Outcome::kRight
+                                        ? "right"
+                                        : absl::StrCat(ToAbsl(Name(verdict_.mechanism)),
+                                                       ", coefficient ", verdict_.coefficient)));
+    }
+    first.evidence.push_back(
+        absl::StrCat("the ranks' marks differ, and so does what the finalizer "
+                     "does: ",
+                     absl::StrJoin(others, "; ")));
+    return first;
   }
 
   // Both sides are states: the table says what happened.
@@ -141,9 +177,13 @@ class ParamDiagnosis {
   // log predicts from what the ranks contributed, through the table of maps.
   State LoggedAfter() const {
     State predicted = before_.state;
-    for (const ParamRecord::Reduction& reduction : records_[0]->log) {
+    for (const ParamRecord::Reduction& reduction : records_[lead_]->log) {
       const Group group = inputs_.mesh->GroupOf(AxesOfGroup(reduction.group), reduction.group);
-      if (reduction.divided) predicted = Apply(Scale::SizeOfGroup(group, -1), predicted);
+      if (!reduction.divided_by.empty()) {
+        const Group divisor =
+            inputs_.mesh->GroupOf(AxesOfGroup(reduction.divided_by), reduction.divided_by);
+        predicted = Apply(Scale::SizeOfGroup(divisor, -1), predicted);
+      }
       predicted = Apply({.map = reduction.map}, group, predicted, -1);
     }
     for (const State& state : after_.all) {
@@ -193,7 +233,7 @@ class ParamDiagnosis {
     double magnitude = 0;
     for (int rank : ranks) {
       before.push_back(records_[rank]->contribution.values());
-      after.push_back(records_[rank]->finalized().values());
+      after.push_back(finalized_[rank].values());
       magnitude += MaxAbs(contributions_[rank]) + MaxAbs(finalized_[rank]);
     }
     if (inputs_.mesh->world_size() != static_cast<int>(ranks.size()))
@@ -216,7 +256,7 @@ class ParamDiagnosis {
       std::vector<std::span<const double>> after;
       for (int rank : group) {
         before.push_back(records_[rank]->contribution.values());
-        after.push_back(records_[rank]->finalized().values());
+        after.push_back(finalized_[rank].values());
       }
       const RecoveredAction action =
           RecoverAction(before, after, inputs_.tolerance.For(MaxAbs(reference_->contribution)));
@@ -416,6 +456,7 @@ class ParamDiagnosis {
   RecoveredState before_;
   RecoveredState after_;
   Verdict verdict_;
+  int lead_ = 0;  // the rank whose rules and log count
 };
 
 }  // namespace

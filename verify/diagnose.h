@@ -26,6 +26,7 @@ struct DiagnoseInputs {
   const Mesh* mesh = nullptr;
   Scale sound_scale;  // of sound contributions (mean of cells: dp)
   Tolerance tolerance;
+  DType main_grad_dtype = DType::kFloat64;
 };
 
 // The verdict of one parameter in one step. UPSTREAM verdicts have no operation yet: Localize names

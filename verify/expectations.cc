@@ -124,6 +124,7 @@ std::string Describe(const Verdict& verdict) {
     absl::StrAppend(&text, " ", ToAbsl(Name(verdict.mechanism)));
   if (verdict.axis) absl::StrAppend(&text, " over ", ToAbsl(Name(*verdict.axis)));
   if (!verdict.coefficient.empty()) absl::StrAppend(&text, ", coefficient ", verdict.coefficient);
+  if (!verdict.ranks.empty()) absl::StrAppend(&text, ", on ", verdict.ranks);
   if (!verdict.operation.empty()) absl::StrAppend(&text, ", at ", verdict.operation);
   if (verdict.outcome != Outcome::kRight) absl::StrAppend(&text, ", in step ", verdict.step);
   return text;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -41,31 +43,40 @@ class Folder {
   bool temporary_ = false;
 };
 
-// What each tp rank of dp rank 0 trained, against rank 0's copy, which is what the export holds of
-// a replicated factor.
+// As stored: float32 hides differences of the last bits.
+double GreatestDifference(const Tensor& a, const Tensor& b) {
+  double most = 0;
+  for (int64_t k = 0; k < a.count(); ++k) {
+    const double difference = static_cast<double>(static_cast<float>(a.data()[k])) -
+                              static_cast<double>(static_cast<float>(b.data()[k]));
+    most = std::max(most, std::fabs(difference));
+  }
+  return most;
+}
+
+// What the tp ranks of dp rank 0 trained where several hold the same slice, against the first
+// holder's copy, which is what the export takes. Empty: no two hold the same, or they agree.
 std::string ReplicaEvidence(const Param& param, const Mesh& mesh, const RunRecord& record) {
   const std::vector<int> ranks = mesh.Ranks(mesh.GroupOf(Axis::kTp), 0);
   const auto weight = [&](int rank) {
     return record.ranks[rank].back().params.at(param.name).weight_after;
   };
-  const Tensor first = weight(ranks[0]);
+  std::map<std::vector<int64_t>, int> first_holders;  // of a slice
   std::vector<std::string> differing;
-  for (size_t i = 1; i < ranks.size(); ++i) {
-    const Tensor other = weight(ranks[i]);
-    double diff_abs_max = 0;
-    for (int64_t k = 0; k < first.count(); ++k) {
-      // As stored: float32 hides differences of the last bits.
-      const float a = static_cast<float>(first.data()[k]);
-      const float b = static_cast<float>(other.data()[k]);
-      diff_abs_max =
-          std::max(diff_abs_max, std::fabs(static_cast<double>(a) - static_cast<double>(b)));
-    }
-    if (diff_abs_max > 0) differing.push_back(absl::StrCat("rank ", i, " by up to ", diff_abs_max));
+  for (int i = 0; i < static_cast<int>(ranks.size()); ++i) {
+    const auto [holder, is_first] =
+        first_holders.try_emplace(param.shards.GlobalIndices(mesh, ranks[i]), i);
+    if (is_first) continue;
+    const double difference = GreatestDifference(weight(ranks[holder->second]), weight(ranks[i]));
+    if (difference == 0) continue;
+    const std::string other =
+        holder->second > 0 ? absl::StrCat(" from rank ", holder->second, "'s") : "";
+    differing.push_back(absl::StrCat("rank ", i, other, " by up to ", difference));
   }
   if (differing.empty()) return "";
-  return absl::StrCat(
-      "EXPORT_DIFFERS: the exported is rank 0's copy; trained copies differ from it: ",
-      absl::StrJoin(differing, ", "));
+  return absl::StrCat("EXPORT_DIFFERS: the exported is rank ",
+                      first_holders.size() == 1 ? "0's copy" : "0's copy, or the first holder's",
+                      "; trained copies differ from it: ", absl::StrJoin(differing, ", "));
 }
 
 absl::Status SameAsWritten(const std::map<std::string, TensorToWrite>& written,
@@ -120,7 +131,7 @@ ExportCheck CheckExported(const Scenario& scenario, const RunRecord& record, con
   const Mesh mesh = *Mesh::Create(scenario.mesh);
   Model model(EffectiveModel(scenario));
   for (const Param& param : model.params().all()) {
-    if (!param.requires_grad || param.shards.CutBy(Axis::kTp)) continue;
+    if (!param.requires_grad) continue;
     if (!param.name.ends_with(".lora_A") && !param.name.ends_with(".lora_B") &&
         !param.name.ends_with(".lora_B_bias"))
       continue;

@@ -30,23 +30,23 @@ class NormSum {
   double sum_ = 0;
 };
 
-using Ranks = std::span<const StepRecord* const>;
+using StepsOfRanks = std::span<const StepRecord* const>;
 using Member = Tensor ParamRecord::*;
 
-Tensor WholeOf(const Param& param, const Mesh& mesh, Ranks ranks, Member member) {
+Tensor WholeOf(const Param& param, const Mesh& mesh, StepsOfRanks ranks, Member member) {
   std::vector<Tensor> tensors;
   for (const StepRecord* rank : ranks) tensors.push_back(rank->params.at(param.name).*member);
   return Join(param.shards.Target(mesh), mesh, tensors).whole;
 }
 
-Tensor FinalizedOf(const Param& param, const Mesh& mesh, Ranks ranks) {
+Tensor FinalizedOf(const Param& param, const Mesh& mesh, StepsOfRanks ranks) {
   std::vector<Tensor> tensors;
   for (const StepRecord* rank : ranks) tensors.push_back(rank->params.at(param.name).finalized());
   return Join(param.shards.Target(mesh), mesh, tensors).whole;
 }
 
 // What the first tensor-parallel group's ranks put into the norm.
-NormSum CountedOf(const Param& param, const Mesh& mesh, Ranks ranks, NormType type) {
+NormSum CountedOf(const Param& param, const Mesh& mesh, StepsOfRanks ranks, NormType type) {
   NormSum sum(type);
   const std::vector<int> group = mesh.Ranks(mesh.GroupOf(Axis::kTp), 0);
   for (size_t i = 0; i < group.size(); ++i) {
@@ -66,7 +66,7 @@ std::string Sentence(const Miscounted& miscounted) {
 }
 
 // The largest difference of an update, in units of the learning rate.
-double StepDifference(const Param& param, const Mesh& mesh, Ranks ranks,
+double StepDifference(const Param& param, const Mesh& mesh, StepsOfRanks ranks,
                       const StepRecord& reference, double lr) {
   const Tensor after = WholeOf(param, mesh, ranks, &ParamRecord::weight_after);
   const Tensor before = WholeOf(param, mesh, ranks, &ParamRecord::weight_before);
@@ -85,16 +85,17 @@ double StepDifference(const Param& param, const Mesh& mesh, Ranks ranks,
 std::vector<Miscounted> MiscountedByMarks(const ParamStore& params, NormType norm_type) {
   std::vector<Miscounted> miscounted;
   for (const Param& param : params.all()) {
-    const bool replicated = !param.shards.CutBy(Axis::kTp);
-    if (!param.requires_grad || param.marks.tensor_model_parallel != replicated) continue;
-    if (replicated && norm_type == NormType::kInf) continue;
-    miscounted.push_back({.param = param.name, .replicated = replicated});
+    const bool marked = param.marks.tensor_model_parallel;
+    if (!param.requires_grad || !(marked ? param.shards.CopiedOverTp() : param.shards.CutOverTp()))
+      continue;
+    if (marked && norm_type == NormType::kInf) continue;
+    miscounted.push_back({.param = param.name, .replicated = marked});
   }
   return miscounted;
 }
 
 NormCheck CheckGradNorm(const Mesh& mesh, const OptimizerConfig& optimizer,
-                        const ParamStore& params, Ranks ranks, const StepRecord& reference,
+                        const ParamStore& params, StepsOfRanks ranks, const StepRecord& reference,
                         const Tolerance& tolerance) {
   NormCheck check;
   const NormType type = optimizer.norm_type;
@@ -108,11 +109,11 @@ NormCheck CheckGradNorm(const Mesh& mesh, const OptimizerConfig& optimizer,
     whole.Add(reference.params.at(param.name).finalized());
     const double counted = CountedOf(param, mesh, ranks, type).sum();
     // The same squares in another order.
-    const double roundings = tolerance.gamma + 0x1p-52 * static_cast<double>(finalized.count() + 2);
-    const bool replicated = !param.shards.CutBy(Axis::kTp);
+    const double roundings =
+        tolerance.gamma + tolerance.rounding + 0x1p-52 * static_cast<double>(finalized.count() + 2);
     if (std::fabs(counted - own.sum()) > roundings * std::max(counted, own.sum())) {
-      check.miscounted.push_back({.param = param.name, .replicated = replicated});
-    } else if (own.sum() == 0 || (type == NormType::kInf && !replicated)) {
+      check.miscounted.push_back({.param = param.name, .replicated = counted > own.sum()});
+    } else if (own.sum() == 0 || (type == NormType::kInf && param.shards.CutOverTp())) {
       check.unseen.push_back(param.name);
     }
   }
@@ -166,7 +167,7 @@ std::vector<std::string> NormDisagreements(const NormCheck& check,
 }
 
 RankTable NormTable(const NormCheck& check, const Mesh& mesh, const OptimizerConfig& optimizer,
-                    const ParamStore& params, Ranks ranks, const StepRecord& reference,
+                    const ParamStore& params, StepsOfRanks ranks, const StepRecord& reference,
                     std::span<const std::string> right) {
   double difference = 0;
   for (const Param& param : params.all()) {

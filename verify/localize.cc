@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "comm/rank_list.h"
 #include "spmd/whole.h"
+#include "verify/rounding_scale.h"
 #include "verify/sent_instead.h"
 
 namespace sumonce {
@@ -24,8 +25,13 @@ class Localizer {
  public:
   Localizer(std::span<const KeptTape> ranks, const KeptTape& reference, const ProofRun& clean,
             const Tolerance& tolerance)
-      : ranks_(ranks), reference_(*reference.tape), clean_(clean), tolerance_(tolerance) {
+      : ranks_(ranks),
+        reference_(*reference.tape),
+        clean_(clean),
+        tolerance_(tolerance),
+        scale_(*reference.tape, kSeed) {
     clean_names_ = NamesOf(*clean.tape);
+    reference_names_ = NamesOf(reference_);
     for (const KeptTape& rank : ranks) rank_names_.push_back(NamesOf(*rank.tape));
   }
 
@@ -41,7 +47,7 @@ class Localizer {
             found == rank_names_[rank].end() ? Tensor() : ranks_[rank].tape->value(found->second));
       }
       const std::string wrong = Differs(clean_.tape->value(clean->second), arrays,
-                                        reference_.value(static_cast<int>(id)));
+                                        reference_.value(static_cast<int>(id)), 0);
       if (!wrong.empty())
         return Culprit{name, Direction::kForward,
                        absl::StrCat("its value ", wrong, Senders(name, Direction::kForward))};
@@ -49,21 +55,14 @@ class Localizer {
     return std::nullopt;
   }
 
+  // Edges, from the loss backward: the reference's, and those that only ranks have.
   std::optional<Culprit> FirstWrongGradient() const {
-    const auto& edges = reference_.edges();
+    const std::map<Edge, const Tensor*> edges = AllEdges();
     for (auto edge = edges.rbegin(); edge != edges.rend(); ++edge) {
       const std::string& operation = reference_.nodes()[edge->first.first].name;
       const std::string& operand = reference_.nodes()[edge->first.second].name;
-      const auto clean_operation = clean_names_.find(operation);
-      const auto clean_operand = clean_names_.find(operand);
-      if (clean_operation == clean_names_.end() || clean_operand == clean_names_.end()) continue;
-      const auto state =
-          clean_.tape->edges().find({clean_operation->second, clean_operand->second});
-      if (state == clean_.tape->edges().end()) continue;
-      std::vector<Tensor> arrays;
-      for (size_t rank = 0; rank < ranks_.size(); ++rank)
-        arrays.push_back(Edge(rank, operation, operand));
-      const std::string wrong = Differs(state->second, arrays, edge->second);
+      const std::string wrong =
+          edge->second ? DiffersAt(edge->first, *edge->second) : OnlyOnRanks(operation, operand);
       if (!wrong.empty()) {
         return Culprit{operation, Direction::kBackward,
                        absl::StrCat("the gradient it sends to ", operand, " ", wrong,
@@ -74,6 +73,55 @@ class Localizer {
   }
 
  private:
+  static constexpr uint64_t kSeed = 1;  // of random signs: any will do
+  using Edge = std::pair<int, int>;     // (operation, operand) of the reference
+
+  // Null: an edge that the reference does not have.
+  std::map<Edge, const Tensor*> AllEdges() const {
+    std::map<Edge, const Tensor*> edges;
+    for (const KeptTape& rank : ranks_) {
+      for (const auto& [edge, gradient] : rank.tape->edges()) {
+        const auto from = reference_names_.find(rank.tape->nodes()[edge.first].name);
+        const auto to = reference_names_.find(rank.tape->nodes()[edge.second].name);
+        if (from != reference_names_.end() && to != reference_names_.end())
+          edges[{from->second, to->second}] = nullptr;
+      }
+    }
+    for (const auto& [edge, gradient] : reference_.edges()) edges[edge] = &gradient;
+    return edges;
+  }
+
+  // "" if what the ranks send denotes the reference's, or nothing can be said.
+  std::string DiffersAt(const Edge& edge, const Tensor& reference) const {
+    const std::string& operation = reference_.nodes()[edge.first].name;
+    const std::string& operand = reference_.nodes()[edge.second].name;
+    const auto clean_operation = clean_names_.find(operation);
+    const auto clean_operand = clean_names_.find(operand);
+    if (clean_operation == clean_names_.end() || clean_operand == clean_names_.end()) return "";
+    const auto state = clean_.tape->edges().find({clean_operation->second, clean_operand->second});
+    if (state == clean_.tape->edges().end()) return "";
+    std::vector<Tensor> arrays;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank)
+      arrays.push_back(Sent(rank, operation, operand));
+    return Differs(state->second, arrays, reference, scale_.Of(edge.first, edge.second));
+  }
+
+  // A gradient where a sound program sends none: it must vanish. Terms of one that vanishes once
+  // they are added up may be anything; what the communication makes of them may not.
+  std::string OnlyOnRanks(const std::string& operation, const std::string& operand) const {
+    const auto clean = clean_names_.find(operand);
+    if (clean != clean_names_.end() && clean_.tape->nodes()[clean->second].collective.vanishes)
+      return "";
+    const double allowed = tolerance_.For(scale_.largest());
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      const Tensor sent = Sent(rank, operation, operand);
+      if (sent.empty() || MaxAbs(sent) <= allowed) continue;
+      return absl::StrCat("is none of the reference's, where no gradient flows: rank ", rank,
+                          "'s has entries up to ", MaxAbs(sent), ", allowed ", allowed);
+    }
+    return "";
+  }
+
   // What a rank put into a communication and got from it, in one direction.
   struct Passed {
     Tensor in;
@@ -86,7 +134,7 @@ class Localizer {
     const Tape::Node& node = tape.nodes()[found->second];
     const int operand = node.operands[0];
     if (direction == Direction::kForward) return {tape.value(operand), tape.value(found->second)};
-    return {tape.grad(found->second), Edge(rank, name, tape.nodes()[operand].name)};
+    return {tape.grad(found->second), Sent(rank, name, tape.nodes()[operand].name)};
   }
 
   // Of a communication: which rank sent something else than it had, group by group: "; over tp [0
@@ -148,7 +196,8 @@ class Localizer {
     return "";
   }
 
-  Tensor Edge(size_t rank, const std::string& operation, const std::string& operand) const {
+  // What a rank's operation sends back to its operand; empty: nothing.
+  Tensor Sent(size_t rank, const std::string& operation, const std::string& operand) const {
     const auto from = rank_names_[rank].find(operation);
     const auto to = rank_names_[rank].find(operand);
     if (from == rank_names_[rank].end() || to == rank_names_[rank].end()) return {};
@@ -157,9 +206,10 @@ class Localizer {
     return found == edges.end() ? Tensor() : found->second;
   }
 
-  // "" if the arrays denote the reference under the state, else how they differ.
+  // "" if the arrays denote the reference under the state, else how they differ. `terms`: how large
+  // the terms were that made them, beyond their own size.
   std::string Differs(const State& state, const std::vector<Tensor>& arrays,
-                      const Tensor& reference) const {
+                      const Tensor& reference, double terms) const {
     if (state.lost) return "";
     for (const AxisState& axis : state.axes) {
       if (axis.layout != Layout::kEqual && axis.layout != Layout::kShard &&
@@ -170,7 +220,7 @@ class Localizer {
     if (joined.whole.count() != reference.count()) return "has another shape than the reference's";
     Tensor expected = reference.Clone();
     ScaleInto(expected, state.scale.Evaluate(*clean_.mesh));
-    double magnitude = MaxAbs(expected);
+    double magnitude = terms + MaxAbs(expected);
     for (const Tensor& array : arrays) magnitude += MaxAbs(array);
     const double allowed = tolerance_.For(magnitude);
     const Comparison comparison = Compare(joined.whole, expected, allowed);
@@ -184,7 +234,9 @@ class Localizer {
   const NumericTape& reference_;
   const ProofRun& clean_;
   const Tolerance& tolerance_;
+  const RoundingScale scale_;
   Names clean_names_;
+  Names reference_names_;
   std::vector<Names> rank_names_;
 };
 

@@ -4,10 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "comm/rank_list.h"
 #include "sim/data.h"
 #include "sim/defects/effect.h"
 #include "sim/simulator.h"
 #include "verify/judge.h"
+#include "verify/rank_classes.h"
 
 namespace sumonce {
 namespace {
@@ -171,6 +173,69 @@ Proof NothingProved(const std::string& param, const std::string& reason) {
   return proof;
 }
 
+// What the finalizer makes of one parameter's gradient, and the proof that follows.
+class ParamProver {
+ public:
+  ParamProver(const Scenario& scenario, const FinalizePreset& preset, const FinalizeConfig& config,
+              const Effects& effects, ProofRun& run)
+      : scenario_(scenario), preset_(preset), config_(config), effects_(effects), run_(run) {
+    for (const FinalizeStep& step : preset.steps)
+      calls_.push_back(CallsOf(step, config, *run.mesh, run.model->params().all()));
+  }
+
+  // `classes`: of ranks, by what their marks make the finalizer do; empty: all ranks do the same.
+  // Each is proved as if all ranks did what it does; the first that is not right is the proof.
+  void Prove(Param& param, State state, const std::vector<RankClass>& classes) const {
+    const bool by_themselves =
+        std::all_of(classes.begin(), classes.end(), [&](const RankClass& one) {
+          return classes.size() == 1 || IsByItself(one, classes, *run_.mesh);
+        });
+    if (!by_themselves && !state.lost)
+      state.lost = {"the ranks do not agree on this parameter's mark", -1};
+    if (classes.empty() || !by_themselves) {
+      ProveAlike(param, state);
+      return;
+    }
+    const Marks marks = param.marks;
+    for (const RankClass& one : classes) {
+      param.marks = one.marks;
+      ProveAlike(param, state);
+      if (run_.proofs[param.name].outcome == Outcome::kRight) continue;
+      if (classes.size() > 1) run_.proofs[param.name].ranks = RanksInWords(one.ranks);
+      break;
+    }
+    param.marks = marks;
+  }
+
+ private:
+  void ProveAlike(Param& param, State state) const {
+    run_.before[param.name] = state;
+    run_.finalized[param.name].clear();
+    for (size_t i = 0; i < preset_.steps.size(); ++i) {
+      state = ApplyFinalizeStep(preset_.steps[i], config_, *run_.mesh, param, state);
+      for (const FinalizeCall& call : calls_[i]) ApplyCall(call, param, state);
+      run_.finalized[param.name].emplace_back(preset_.steps[i].name, state);
+    }
+    run_.after[param.name] = state;
+    run_.proofs[param.name] = ProofOf(param, run_.before[param.name], state, run_);
+    const int once = config_.per_token_loss ? 1 : 0;
+    JudgeTokens(scenario_, TimesPerToken(preset_, config_, param) - once, run_.proofs[param.name]);
+  }
+
+  void ApplyCall(const FinalizeCall& call, const Param& param, State& state) const {
+    if (std::find(call.params.begin(), call.params.end(), &param) == call.params.end()) return;
+    for (const auto& effect : effects_.all())
+      effect->OnFinalizeCall(call, *run_.mesh, param, state);
+  }
+
+  const Scenario& scenario_;
+  const FinalizePreset& preset_;
+  const FinalizeConfig& config_;
+  const Effects& effects_;
+  ProofRun& run_;
+  std::vector<std::vector<FinalizeCall>> calls_;  // by step
+};
+
 }  // namespace
 
 ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
@@ -208,12 +273,9 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
   FinalizePreset preset = *Finalizers().Find(scenario.finalizer);
   for (const auto& effect : effects.all()) effect->OnPreset(preset);
   const FinalizeConfig finalize = EffectiveFinalizeConfig(scenario);
-  const auto disagreeing = DisagreeingMarks(config, run.mesh->world_size(), edits);
-  const int once = finalize.per_token_loss ? 1 : 0;
-  std::vector<std::vector<FinalizeCall>> calls;  // by step
-  for (const FinalizeStep& step : preset.steps)
-    calls.push_back(CallsOf(step, finalize, *run.mesh, run.model->params().all()));
-  for (const Param& param : run.model->params().all()) {
+  const ParamProver prover(scenario, preset, finalize, effects, run);
+  const auto classes = RankClasses(scenario, edits, preset);
+  for (Param& param : run.model->params().all()) {
     if (!param.requires_grad) continue;
     if (!run.refused.empty()) {
       run.proofs[param.name] = NothingProved(param.name, run.refused);
@@ -226,23 +288,8 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
       continue;
     }
     for (const auto& effect : effects.all()) effect->OnState(param, state);
-    if (disagreeing.contains(param.name) && !state.lost) {
-      state.lost = {"the ranks do not agree on this parameter's mark", -1};
-    }
-    run.before[param.name] = state;
-    for (size_t i = 0; i < preset.steps.size(); ++i) {
-      state = ApplyFinalizeStep(preset.steps[i], finalize, *run.mesh, param, state);
-      for (const FinalizeCall& call : calls[i]) {
-        if (std::find(call.params.begin(), call.params.end(), &param) == call.params.end())
-          continue;
-        for (const auto& effect : effects.all())
-          effect->OnFinalizeCall(call, *run.mesh, param, state);
-      }
-      run.finalized[param.name].emplace_back(preset.steps[i].name, state);
-    }
-    run.after[param.name] = state;
-    run.proofs[param.name] = ProofOf(param, run.before[param.name], state, run);
-    JudgeTokens(scenario, TimesPerToken(preset, finalize, param) - once, run.proofs[param.name]);
+    const auto own = classes.find(param.name);
+    prover.Prove(param, state, own == classes.end() ? std::vector<RankClass>() : own->second);
   }
   return run;
 }

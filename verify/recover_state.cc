@@ -124,8 +124,8 @@ class Recovery {
   std::vector<Scale> ScalesOf(double factor) const {
     std::vector<Scale> scales;
     for (const Scale& scale : monomials_) {
-      if (std::fabs(scale.Evaluate(mesh_) - factor) <= 1e-6 * std::fabs(factor))
-        scales.push_back(scale);
+      const double allowed = (1e-6 + tolerance_.rounding) * std::fabs(factor);
+      if (std::fabs(scale.Evaluate(mesh_) - factor) <= allowed) scales.push_back(scale);
     }
     if (!scales.empty()) return scales;
     if (const std::optional<Scale> rational = AsRational(factor)) scales.push_back(*rational);

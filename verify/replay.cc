@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "comm/rank_list.h"
-#include "sim/defects/effect.h"
+#include "sim/finalize/finalizer.h"
 #include "verify/recover.h"
 #include "verify/sent_instead.h"
 
@@ -61,8 +61,9 @@ class ReductionReplay {
     const Tensor& before =
         reduction_.step == 0 ? record.contribution : record.after[reduction_.step - 1];
     Vector input(before.values().begin(), before.values().end());
-    if (reduction_.divided) {
-      const double factor = 1.0 / mesh_.size(group_);
+    if (!reduction_.divided_by.empty()) {
+      const std::string& divisor = reduction_.divided_by;
+      const double factor = 1.0 / mesh_.size(mesh_.GroupOf(AxesOfGroup(divisor), divisor));
       for (double& value : input) value *= factor;
     }
     return input;
@@ -246,7 +247,7 @@ bool SameLog(const ComparedStep& step, const std::string& param) {
     return std::equal(log.begin(), log.end(), first.begin(), first.end(),
                       [](const Reduction& a, const Reduction& b) {
                         return a.operation == b.operation && a.step == b.step && a.map == b.map &&
-                               a.group == b.group && a.divided == b.divided;
+                               a.group == b.group && a.divided_by == b.divided_by;
                       });
   });
 }

@@ -53,9 +53,9 @@ TEST(Replay, IsSilentToTheBit) {
   const double third = 1.0 / 3;
   const double scaled = (0.1 * third + 0.1 * third) + 0.1 * third;
   const double other = (1.0 * third + 2.0 * third) + 4.0 * third;
-  EXPECT_FALSE(
-      Step(before, ByRank(3, {scaled, other}), {.group = "dp", .map = Map::kSum, .divided = true})
-          .Find({.dp = 3}));
+  EXPECT_FALSE(Step(before, ByRank(3, {scaled, other}),
+                    {.group = "dp", .map = Map::kSum, .divided_by = "dp"})
+                   .Find({.dp = 3}));
 }
 
 TEST(Replay, FindsALostTermUnderEveryMap) {
@@ -72,7 +72,7 @@ TEST(Replay, FindsALostTermUnderEveryMap) {
   };
   lost({11, 110}, {.group = "dp", .map = Map::kSum});
   lost({2.75, 27.5}, {.group = "dp", .map = Map::kAvg});
-  lost({2.75, 27.5}, {.group = "dp", .map = Map::kSum, .divided = true});
+  lost({2.75, 27.5}, {.group = "dp", .map = Map::kSum, .divided_by = "dp"});
 }
 
 // tp 2 x dp 2, ranks in the order tp, dp: the group that is right is not spoken of.

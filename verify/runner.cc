@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -137,16 +138,15 @@ class ScenarioRun {
       result.findings.push_back(std::move(finding));
       return;
     }
-    std::string upstream;  // one finding for all parameters below one culprit
+    std::set<std::string> upstream;  // one finding for all parameters below one culprit
     for (const auto& [param, verdict] : run.verdicts) {
       if (verdict.outcome == Outcome::kRight) {
         ++result.params_right;
         continue;
       }
-      const bool listed = verdict.mechanism == Mechanism::kUpstream &&
-                          verdict.operation == upstream && !upstream.empty();
+      const bool listed = verdict.mechanism == Mechanism::kUpstream && !verdict.operation.empty() &&
+                          !upstream.insert(verdict.operation).second;
       if (listed) continue;
-      if (verdict.mechanism == Mechanism::kUpstream) upstream = verdict.operation;
       Finding finding{.verdict = verdict, .proof = run.proof.proofs.at(param), .cure = {}};
       for (std::string& line : ExplainClass(run.proof, param))
         finding.verdict.evidence.push_back(std::move(line));
@@ -162,23 +162,62 @@ class ScenarioRun {
     }
   }
 
-  // All proposed cures together, once: each finding's parameter must then be right.
+  // All proposed cures together, once: each finding's parameter must then be right. Where cures get
+  // in each other's way, each is proposed again behind those before it.
   void TryCures(const std::vector<Edit>& edits, ScenarioResult& result) {
+    if (TryTogether(edits, result)) return;
+    ProposeInTurn(edits, result);
+    TryTogether(edits, result);
+  }
+
+  // Whether all of them are right.
+  bool TryTogether(const std::vector<Edit>& edits, ScenarioResult& result) {
     std::vector<Edit> all = edits;
-    std::vector<std::string> seen;
+    std::set<std::string> seen;
     for (const Finding& finding : result.findings) {
-      if (!finding.cure) continue;
-      for (const Edit& edit : finding.cure->edits) {
-        const std::string text = Describe(edit);
-        if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
-        seen.push_back(text);
-        all.push_back(edit);
-      }
+      if (finding.cure) Append(*finding.cure, seen, all);
     }
-    if (seen.empty()) return;
+    if (seen.empty()) return true;
     const RunOnce cured = RunScenarioOnce(scenario_, all, sim_);
+    bool right = true;
     for (Finding& finding : result.findings) {
-      if (finding.cure) Report(cured, finding);
+      if (!finding.cure) continue;
+      Report(cured, finding);
+      right &= finding.cure->right_in_numbers && finding.cure->right_in_proof;
+    }
+    return right;
+  }
+
+  static void Append(const CureTrial& cure, std::set<std::string>& seen, std::vector<Edit>& all) {
+    for (const Edit& edit : cure.edits) {
+      if (seen.insert(Describe(edit)).second) all.push_back(edit);
+    }
+  }
+
+  // What arrives wrong first: its cure may mend others' too, which then need none of their own.
+  void ProposeInTurn(const std::vector<Edit>& edits, ScenarioResult& result) {
+    std::vector<Finding*> turns;
+    for (Finding& finding : result.findings) {
+      if (finding.cure && finding.verdict.mechanism != Mechanism::kNormMiscount)
+        turns.push_back(&finding);
+    }
+    std::stable_partition(turns.begin(), turns.end(), [](const Finding* finding) {
+      return finding->verdict.mechanism == Mechanism::kUpstream;
+    });
+    std::vector<Edit> all = edits;
+    std::set<std::string> seen;
+    std::vector<CureTrial> chosen;
+    for (Finding* finding : turns) {
+      const auto mends = [&](const CureTrial& cure) {
+        return Cures(scenario_, edits, cure, finding->verdict);
+      };
+      const auto earlier = std::find_if(chosen.begin(), chosen.end(), mends);
+      std::optional<CureTrial> cure =
+          earlier == chosen.end() ? ProposeCure(scenario_, all, finding->verdict) : *earlier;
+      if (!cure) continue;
+      finding->cure = std::move(cure);
+      chosen.push_back(*finding->cure);
+      Append(*finding->cure, seen, all);
     }
   }
 
@@ -262,6 +301,13 @@ class ScenarioRun {
     if (!sound) return;
     const TrajectoryResult trajectory =
         CompareTrajectory(scenario_, run.record, run.start, run.tolerance);
+    if (trajectory.chaotic) {
+      result.notes.push_back(
+          absl::StrCat("after ", scenario_.steps,
+                       " steps, no comparison with the unsharded trajectory: over so "
+                       "many, roundings alone part two runs"));
+      return;
+    }
     const std::string text = absl::StrCat(
         "after ", scenario_.steps, " steps, against the unsharded trajectory: greatest difference ",
         trajectory.diff_abs_max, ", allowed there ", trajectory.allowed);

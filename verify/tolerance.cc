@@ -44,6 +44,15 @@ Tolerance DeriveTolerance(const Tape& tape, int microbatches, int world_size, bo
   return tolerance;
 }
 
+double RoundingOf(const PrecisionConfig& precision, int microbatches, int world_size) {
+  if (!precision.bf16) return 0;
+  constexpr int kFactors = 2;  // before the data-parallel sum, and 1/num_tokens
+  const double hu =
+      UnitRoundoff(precision.grad_dtype()) +
+      (microbatches + world_size + kFactors) * UnitRoundoff(precision.main_grad_dtype());
+  return hu / (1 - hu);
+}
+
 std::map<std::string, Tensor> Perturbed(const std::map<std::string, Tensor>& weights, double gamma,
                                         uint64_t seed) {
   std::map<std::string, Tensor> perturbed;

@@ -11,6 +11,7 @@
 #include <map>
 #include <string>
 
+#include "sim/precision.h"
 #include "spmd/numeric_tape.h"
 
 namespace sumonce {
@@ -24,9 +25,10 @@ struct Tolerance {
   double height = 0;  // roundings on the longest chain
   double gamma = 0;   // gamma_height; 0 in exact mode
   double amplification =
-      0;  // of one tensor: how far it moves, relatively, when weights move by gamma
+      0;                // of one tensor: how far it moves, relatively, when weights move by gamma
+  double rounding = 0;  // gamma of what mixed precision stores, from each term to the last sum
   // Allowed absolute difference for values whose terms have this magnitude.
-  double For(double magnitude) const { return (gamma + amplification) * magnitude; }
+  double For(double magnitude) const { return (gamma + amplification + rounding) * magnitude; }
 };
 
 // The same weights, each entry moved by up to gamma, keyed by (seed, name, index).
@@ -35,6 +37,11 @@ std::map<std::string, Tensor> Perturbed(const std::map<std::string, Tensor>& wei
 
 // How far b is from a, relative to a's largest entry; 0 for a zero tensor.
 double RelativeDistance(const Tensor& a, const Tensor& b);
+
+// What storing terms, sums and reductions in `precision` may change a gradient by, relative to its
+// terms' magnitude: a rounding of every term, and one of main_grad for every addition, factor and
+// rank.
+double RoundingOf(const PrecisionConfig& precision, int microbatches, int world_size);
 
 // Height of the tree of one microbatch's tape (whole extents: the abstract tape's or the
 // reference's), times what microbatches and the mesh add.

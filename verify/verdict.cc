@@ -24,6 +24,7 @@ void TakeOver(const Proof& proof, Verdict& verdict) {
   verdict.axis = proof.axis;
   verdict.coefficient = proof.coefficient;
   verdict.factor = proof.factor;
+  verdict.ranks = proof.ranks;
   verdict.grad_class = proof.grad_class;
   verdict.action = proof.action;
   verdict.operation = proof.operation;

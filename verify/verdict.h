@@ -44,6 +44,7 @@ struct Verdict {
   // decide.
   std::vector<std::string> possible;
   std::string decides;
+  std::string ranks;  // "ranks 0 1": only there, since the ranks' marks differ; empty: everywhere
 };
 
 // What the proof says of one parameter.
@@ -60,6 +61,7 @@ struct Proof {
   std::string reason;     // why it was
   std::string before;     // states, for people: "tp: P(s), dp: P(b)"
   std::string after;
+  std::string ranks;  // as Verdict's
 };
 
 // What the proof says, as the verdict's.

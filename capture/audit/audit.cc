@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <set>
@@ -16,6 +15,7 @@
 #include "capture/audit/reference.h"
 #include "capture/folder.h"
 #include "capture/reader/step.h"
+#include "capture/same_run.h"
 
 namespace sumonce::capture {
 namespace {
@@ -38,11 +38,13 @@ class Auditor {
     std::optional<Step> previous;
     for (const StepFolder& folder : folders) {
       SUMONCE_ASSIGN_OR_RETURN(Step step, Step::Open(folder));
+      if (IsForeign(step)) continue;
       SUMONCE_RETURN_IF_ERROR(AddStep(step, previous ? &*previous : nullptr));
       previous = std::move(step);
     }
     for (auto& [name, course] : courses_) {
-      AuditedParam param = Combine(course.geometry, course.judgements);
+      AuditedParam param =
+          Combine(course.geometry, course.judgements, Find(options_.unused_hints, name));
       if (Explained(course.geometry)) param.story = StoryOf(course);
       // Names that are tied have one verdict.
       for (const std::string& own_name : course.geometry.names) {
@@ -62,10 +64,25 @@ class Auditor {
   }
 
  private:
-  const ClassHint* HintOf(const std::string& name) const {
-    if (options_.hints == nullptr) return nullptr;
-    const auto hint = options_.hints->find(name);
-    return hint == options_.hints->end() ? nullptr : &hint->second;
+  static const ClassHint* Find(const ClassHints* hints, const std::string& name) {
+    if (hints == nullptr) return nullptr;
+    const auto hint = hints->find(name);
+    return hint == hints->end() ? nullptr : &hint->second;
+  }
+
+  // A step of another run than the first is named and left out.
+  bool IsForeign(const Step& step) {
+    const RunFacts facts = OfEveryStep(
+        RunFactsOf(step.Identity(step.ranks().front()), step.Common(step.ranks().front())));
+    if (audit_.steps.empty()) {
+      run_ = facts;
+      run_path_ = step.path();
+      return false;
+    }
+    std::string text = ForeignText(step.path(), facts, run_, run_path_);
+    if (text.empty()) return false;
+    audit_.faults.push_back(std::move(text));
+    return true;
   }
 
   bool Explained(const ParamGeometry& geometry) const {
@@ -75,7 +92,7 @@ class Auditor {
 
   absl::Status AddStep(const Step& step, const Step* previous) {
     audit_.steps.push_back(step.step());
-    if (audit_.case_name.empty()) Describe(step);
+    if (audit_.steps.size() == 1) Describe(step);
     AddFaults(step);
     std::vector<ParamGeometry> geometries = GeometriesOf(step);
     SUMONCE_ASSIGN_OR_RETURN(const Kappa kappa, FindKappa(step, geometries));
@@ -132,9 +149,7 @@ class Auditor {
 
   void Describe(const Step& step) {
     const Manifest& first = step.Identity(step.ranks().front());
-    audit_.case_name = first.case_name.empty()
-                           ? std::filesystem::path(audit_.path).filename().string()
-                           : first.case_name;
+    audit_.case_name = first.case_name;
     audit_.mesh = {.tp = first.AxisSize("tp"),
                    .cp = first.AxisSize("cp"),
                    .dp = first.AxisSize("dp"),
@@ -154,9 +169,7 @@ class Auditor {
       if (!explained.contains(rank)) missing.push_back(rank);
     }
     if (missing.empty()) return;
-    audit_.faults.push_back(absl::StrCat(step.path(), ": no file of rank ", RanksText(missing),
-                                         " of ", step.world_size(),
-                                         "; copy all ranks' files together"));
+    audit_.faults.push_back(NoFileText(step.path(), missing, step.world_size()));
   }
 
   // Parameters are shared out to the threads one by one; each result has its place, so that the
@@ -172,7 +185,7 @@ class Auditor {
         const bool known = course != courses_.end() && !course->second.judgements.empty();
         JudgeInputs inputs = common;
         inputs.geometry = &geometries[i];
-        inputs.hint = HintOf(geometries[i].name());
+        inputs.hint = Find(options_.hints, geometries[i].name());
         inputs.first_step = !known;
         inputs.all_lines = Explained(geometries[i]);
         if (known) inputs.replicated = course->second.replicated;
@@ -222,6 +235,8 @@ class Auditor {
 
   const AuditOptions& options_;
   Audit audit_;
+  RunFacts run_;  // of the first step
+  std::string run_path_;
   bool comparable_ = true;  // with the reference's steps
   std::map<std::string, Course> courses_;
 };

@@ -20,6 +20,8 @@ namespace sumonce::capture {
 
 struct AuditOptions {
   const ClassHints* hints = nullptr;  // null: the classes come from the numbers alone
+  // What is known of the classes and shall not be used: only to say where it would decide.
+  const ClassHints* unused_hints = nullptr;
   std::optional<double> rtol;
   std::string against;  // a capture folder of the same steps under another mesh; empty: none
   std::string explain;  // a parameter whose story is told
@@ -44,8 +46,8 @@ struct AuditedParam {
 };
 
 struct Audit {
-  std::string path;
-  std::string case_name;
+  std::string path;       // as it was given
+  std::string case_name;  // what the files call the run, may be empty
   std::vector<int64_t> steps;
   std::vector<AuditedParam> params;  // by name
   std::vector<NormFigures> norms;    // by step

@@ -259,6 +259,70 @@ TEST(AuditRanks, ContradictionsAreFaults) {
   }
 }
 
+// Same mesh, same names, another run: named with what differs, also where it is the first rank; the
+// others are judged as if its file were not there.
+TEST(AuditRanks, ARankOfAnotherRunIsNamed) {
+  const std::pair<const char*, const char*> kChanges[] = {
+      {"config", R"({"sequence_parallel": false})"},
+      {"framework", R"({"megatron-core": "0.11.0"})"},
+      {"ddp", R"({"gradient_scaling_factor": 0.125})"},
+      {"optimizer", R"({"class": "mine.Optimizer"})"},
+      {"clip_grad", "0.25"},
+      {"case", "another"},
+      {"run", "another"}};
+  for (const auto& [key, value] : kChanges) {
+    for (const int rank : {0, 3}) {
+      Capture capture("plain-dp2-tp2");
+      capture.ranks[rank].metadata[key] = value;
+      const absl::StatusOr<Audit> audit = capture.TryAudit();
+      ASSERT_TRUE(audit.ok()) << audit.status();
+      ASSERT_THAT(audit->faults, testing::SizeIs(1)) << key;
+      EXPECT_THAT(audit->faults[0],
+                  testing::AllOf(HasSubstr("rank-" + std::to_string(rank) + ".safetensors"),
+                                 HasSubstr("is of another run than rank " +
+                                           std::to_string(rank == 0 ? 1 : 0) + ": "),
+                                 HasSubstr(key)));
+      for (const AuditedParam& param : audit->params)
+        EXPECT_NE(param.verdict.outcome, Outcome::kWrong) << key << ' ' << param.name;
+    }
+  }
+}
+
+// Steps of two runs in one folder: the second is named and left out.
+TEST(AuditRanks, AStepOfAnotherRunIsNamed) {
+  std::string pattern = testing::TempDir() + "/audit_XXXXXX";
+  const std::string folder = mkdtemp(pattern.data());
+  const std::string captures = SUMONCE_TEST_DATA "/captures/";
+  fs::copy(captures + "lora-replica-fixed/step-0001", folder + "/step-0001");
+  fs::copy(captures + "lora-replica-bug/step-0002", folder + "/step-0002");
+  const absl::StatusOr<Audit> audit = AuditCapture(folder, {});
+  fs::remove_all(folder);
+  ASSERT_TRUE(audit.ok()) << audit.status();
+  ASSERT_THAT(audit->faults, testing::SizeIs(1));
+  EXPECT_THAT(audit->faults[0],
+              testing::AllOf(HasSubstr("step-0002: is of another run than " + folder),
+                             HasSubstr("case lora-replica-bug, not lora-replica-fixed")));
+  EXPECT_THAT(audit->steps, testing::ElementsAre(1));
+}
+
+// The names of two nodes' folders, where the run itself is named.
+TEST(AuditRanks, FoldersOfOneRunMayHaveNames) {
+  Capture capture("plain-dp2-tp2");
+  for (RankFileText& rank : capture.ranks) rank.metadata["run"] = "job 7";
+  capture.ranks[1].metadata["case"] = "captures-of-node-1";
+  EXPECT_THAT(capture.TryAudit()->faults, testing::IsEmpty());
+}
+
+// What only a file has that is left out is no parameter of the step.
+TEST(AuditRanks, ParametersOfAnotherRunAreNotJudged) {
+  Capture capture("plain-dp2-tp2");
+  capture.ranks[2].metadata["case"] = "another";
+  capture.ranks[2].tensors["finalized/adapter"] = capture.ranks[2].tensors.begin()->second;
+  const absl::StatusOr<Audit> audit = capture.TryAudit();
+  ASSERT_TRUE(audit.ok()) << audit.status();
+  for (const AuditedParam& param : audit->params) EXPECT_NE(param.name, "adapter");
+}
+
 TEST(AuditRanks, NothingUsableIsAnError) {
   Capture capture("averaged-final-norm-bug");
   for (RankFileText& rank : capture.ranks) rank.metadata["version"] = "9";

@@ -59,7 +59,18 @@ std::pair<Conclusion, const ParamJudgement*> OfClass(const Conclusion& like,
   return {right.value_or(like), where};
 }
 
-std::string WhatDecides(std::span<const Conclusion> all) {
+// Whether a hint that was not used would leave some of the conclusions, and not all.
+bool Shrinks(const ClassHint* hint, std::span<const Conclusion> all) {
+  if (hint == nullptr) return false;
+  if (!hint->upstream.empty()) return true;
+  const auto fits = [&](const Conclusion& conclusion) {
+    return conclusion.grad_class == hint->grad_class;
+  };
+  const auto count = std::count_if(all.begin(), all.end(), fits);
+  return count > 0 && count < static_cast<int64_t>(all.size());
+}
+
+std::string WhatDecides(std::span<const Conclusion> all, const ClassHint* unused_hint) {
   const auto has = [&](GradClass grad_class) {
     return std::any_of(all.begin(), all.end(), [&](const Conclusion& conclusion) {
       return conclusion.grad_class == grad_class;
@@ -69,8 +80,10 @@ std::string WhatDecides(std::span<const Conclusion> all) {
     return "whether it is cut: `layout` in the file, its weight at the first step, or a reference";
   }
   if (has(GradClass::kComplete) || has(GradClass::kEqualShare)) {
-    return "the class of its gradient: its module's class (lint, or a module map), or a reference "
-           "(--against)";
+    return Shrinks(unused_hint, all)
+               ? "the class of its gradient: its module's class (without --no-modules), or a "
+                 "reference (--against)"
+               : "the class of its gradient, which a reference (--against) tells";
   }
   if (std::any_of(all.begin(), all.end(),
                   [](const Conclusion& conclusion) { return conclusion.complete_over; })) {
@@ -182,7 +195,7 @@ void AddDrift(const ParamGeometry& geometry, std::span<const ParamJudgement> jud
     const std::vector<std::string> possible = verdict.possible;
     const std::vector<std::string> evidence = verdict.evidence;
     const int at = verdict.step;
-    verdict = VerdictOf({&conclusion, 1});
+    verdict = VerdictOf({&conclusion, 1}, nullptr);
     verdict.step = at;
     verdict.possible = possible;
     verdict.evidence = evidence;
@@ -198,7 +211,7 @@ void AddDrift(const ParamGeometry& geometry, std::span<const ParamJudgement> jud
 
 }  // namespace
 
-Verdict VerdictOf(std::span<const Conclusion> conclusions) {
+Verdict VerdictOf(std::span<const Conclusion> conclusions, const ClassHint* unused_hint) {
   SUMONCE_CHECK(!conclusions.empty()) << "no conclusion";
   std::vector<std::string> words;
   const auto add = [&](std::string word) {
@@ -226,7 +239,7 @@ Verdict VerdictOf(std::span<const Conclusion> conclusions) {
   if (words.size() == 1) return verdict;
   std::sort(words.begin(), words.end());
   verdict.possible = words;
-  verdict.decides = WhatDecides(conclusions);
+  verdict.decides = WhatDecides(conclusions, unused_hint);
   if (!may_be_right) return verdict;
   verdict.outcome = Outcome::kNoStatement;
   verdict.mechanism = Mechanism::kNone;
@@ -236,7 +249,8 @@ Verdict VerdictOf(std::span<const Conclusion> conclusions) {
   return verdict;
 }
 
-AuditedParam Combine(const ParamGeometry& geometry, std::span<const ParamJudgement> judgements) {
+AuditedParam Combine(const ParamGeometry& geometry, std::span<const ParamJudgement> judgements,
+                     const ClassHint* unused_hint) {
   AuditedParam param{.name = geometry.name(), .kind = geometry.kind};
   Verdict& verdict = param.verdict;
   const ParamJudgement* decided = nullptr;
@@ -263,7 +277,7 @@ AuditedParam Combine(const ParamGeometry& geometry, std::span<const ParamJudgeme
     }
     decided = &judgements.front();
   } else {
-    verdict = VerdictOf(conclusions);
+    verdict = VerdictOf(conclusions, unused_hint);
     verdict.evidence.insert(verdict.evidence.begin(), decided->class_evidence.begin(),
                             decided->class_evidence.end());
   }

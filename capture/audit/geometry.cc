@@ -234,16 +234,4 @@ std::vector<ParamGeometry> GeometriesOf(const Step& step) {
   return geometries;
 }
 
-std::string RanksText(const std::vector<int>& ranks) {
-  std::vector<std::string> parts;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t end = i + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    parts.push_back(end - i > 2 ? absl::StrCat(ranks[i], "-", ranks[end - 1])
-                                : absl::StrJoin(ranks.begin() + i, ranks.begin() + end, ", "));
-    i = end;
-  }
-  return absl::StrJoin(parts, ", ");
-}
-
 }  // namespace sumonce::capture

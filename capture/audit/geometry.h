@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "capture/reader/step.h"
+#include "capture/same_run.h"
 #include "comm/mesh.h"
 
 namespace sumonce::capture {
@@ -65,8 +66,5 @@ bool IsExpertName(const std::string& name);
 // All parameters of the step that have a finalized gradient somewhere (of the step, or else of a
 // probe), by name.
 std::vector<ParamGeometry> GeometriesOf(const Step& step);
-
-// "a, b" of ranks, runs shortened: "0-3, 6".
-std::string RanksText(const std::vector<int>& ranks);
 
 }  // namespace sumonce::capture

@@ -30,7 +30,7 @@ std::string NotCaptured(const Step& step) {
 // get_grad_norm_fp32 and param_is_not_tensor_parallel_duplicate, megatron/core/optimizer.
 class MarkedNorm {
  public:
-  MarkedNorm(const Step& step, int rank) : step_(step), rank_(rank) {
+  MarkedNorm(const Step& step, int rank) : step_(step) {
     const std::vector<int> model_parallel =
         step.Identity(rank).owned.has_value() ? step.ranks() : GroupOf(step, rank, "mp");
     dense_.insert(model_parallel.begin(), model_parallel.end());
@@ -66,7 +66,6 @@ class MarkedNorm {
   }
 
   const Step& step_;
-  int rank_;
   std::set<int> dense_, experts_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <map>
 
@@ -196,11 +197,19 @@ void AddNotCompared(const Audit& audit, ScenarioResult& result) {
       "; ", reason));
 }
 
+// The path as it was given, and the name that the files give themselves where it is another.
+std::string TitleOf(const Audit& audit) {
+  const std::filesystem::path path = std::filesystem::path(audit.path).lexically_normal();
+  const std::string own = path.has_filename() ? path.filename() : path.parent_path().filename();
+  if (audit.case_name.empty() || audit.case_name == own) return audit.path;
+  return absl::StrCat(audit.path, " (", audit.case_name, ")");
+}
+
 }  // namespace
 
 ScenarioResult ResultOf(const Audit& audit, bool strict) {
   ScenarioResult result;
-  result.name = audit.case_name;
+  result.name = TitleOf(audit);
   result.file = audit.path;
   result.mesh = audit.mesh;
   result.failures = audit.faults;

@@ -157,6 +157,7 @@ absl::StatusOr<DiffReport> Diff(const std::string& a, const std::string& b,
   report.only_b = std::move(pairs.only_b);
   report.files_only_a = std::move(pairs.files_only_a);
   report.files_only_b = std::move(pairs.files_only_b);
+  report.unusable = std::move(pairs.unusable);
   return report;
 }
 
@@ -164,6 +165,8 @@ ScenarioResult ToResult(const DiffReport& report) {
   ScenarioResult result;
   result.name = absl::StrCat(report.a, " ", report.b);
   result.file = report.a;
+  for (const std::string& file : report.unusable)
+    result.failures.push_back("not compared: " + absl::Utf8SafeCEscape(file));
   AddAbsent(report.files_only_a, "file", "A", result.failures);
   AddAbsent(report.files_only_b, "file", "B", result.failures);
   AddAbsent(report.only_a, "tensor", "A", result.failures);

@@ -41,6 +41,7 @@ struct DiffReport {
   std::vector<TensorDiff> differing;  // close ones too; the worst first
   std::vector<std::string> only_a, only_b;
   std::vector<std::string> files_only_a, files_only_b;
+  std::vector<std::string> unusable;  // files in the folders that are not compared, and why
 };
 
 absl::StatusOr<DiffReport> Diff(const std::string& a, const std::string& b,

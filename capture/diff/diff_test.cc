@@ -3,6 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -291,6 +295,60 @@ TEST_F(DiffTest, FoldersArePairedByNamesOrByFiles) {
   ASSERT_TRUE(ranks.ok()) << ranks.status();
   EXPECT_EQ(ranks->identical, 1);
   EXPECT_THAT(ranks->files_only_a, ElementsAre("step/r1.safetensors"));
+}
+
+// A FIFO would hold a reader for ever; what is no file, or no safetensors file, is named, the rest
+// is compared, and nothing counts as equal.
+TEST_F(DiffTest, WhatCannotBeReadInAFolderIsNamed) {
+  for (const std::string side : {"a/", "b/"}) {
+    for (const char* name : {"1", "2", "3", "4", "5"})
+      Write(side + name + ".safetensors", {{std::string("w") + name, Made({4})}});
+  }
+  fs::remove(Path("a/1.safetensors"));
+  ASSERT_EQ(mkfifo(Path("a/1.safetensors").c_str(), 0600), 0);
+  fs::remove(Path("b/2.safetensors"));
+  const int socket_fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{.sun_family = AF_UNIX};
+  Path("b/2.safetensors").copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(socket_fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  fs::remove(Path("a/3.safetensors"));
+  fs::create_symlink("nowhere", Path("a/3.safetensors"));
+  std::ofstream(Path("b/4.safetensors")) << "not one";
+  const auto report = Diff(Path("a"), Path("b"), {});
+  close(socket_fd);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->compared, 1);
+  EXPECT_THAT(report->unusable,
+              ElementsAre(AllOf(HasSubstr("a/1.safetensors"), HasSubstr("is not a regular file")),
+                          AllOf(HasSubstr("a/3.safetensors"), HasSubstr("no such file")),
+                          AllOf(HasSubstr("b/2.safetensors"), HasSubstr("is not a regular file")),
+                          HasSubstr("b/4.safetensors")));
+  EXPECT_THAT(report->only_a, IsEmpty());
+  EXPECT_THAT(report->only_b, IsEmpty());
+  const ScenarioResult result = ToResult(*report);
+  EXPECT_EQ(result.outcome, RunOutcome::kFail);
+  EXPECT_THAT(result.failures, ::testing::Each(HasSubstr("not compared: ")));
+}
+
+TEST_F(DiffTest, AFolderWithNothingToReadIsAnError) {
+  Write("a/1.safetensors", {{"w", Made({4})}});
+  fs::create_directory(Path("b"));
+  ASSERT_EQ(mkfifo(Path("b/1.safetensors").c_str(), 0600), 0);
+  EXPECT_THAT(std::string(Diff(Path("a"), Path("b"), {}).status().message()),
+              HasSubstr("b/1.safetensors: is not a regular file"));
+}
+
+// A link to a folder is the folder; one that goes round is entered once.
+TEST_F(DiffTest, LinkedFoldersAreEntered) {
+  Write("a/x/1.safetensors", {{"w", Made({4})}});
+  Write("elsewhere/1.safetensors", {{"w", Made({4})}});
+  fs::create_directory(Path("b"));
+  fs::create_directory_symlink(Path("elsewhere"), Path("b/x"));
+  fs::create_directory_symlink(Path("b"), Path("b/round"));
+  const auto report = Diff(Path("a"), Path("b"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->identical, 1);
+  EXPECT_EQ(ToResult(*report).outcome, RunOutcome::kPass);
 }
 
 TEST_F(DiffTest, BadInputIsNamed) {

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -20,46 +21,78 @@ constexpr size_t kMaxFiles = 100000;
 
 struct Side {
   std::map<std::string, SafetensorsReader*>
-      files;  // by the path below the folder; a file alone: ""
+      files;                       // by the path below the folder; a file alone: ""
+  std::set<std::string> unusable;  // such paths
 };
 
-absl::StatusOr<std::vector<std::string>> SafetensorsBelow(const std::string& dir) {
-  std::vector<std::string> found;
-  std::error_code error;
-  fs::recursive_directory_iterator entry(dir, error);
-  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    std::error_code ignored;
-    if (entry->path().extension() != ".safetensors" || !entry->is_regular_file(ignored)) continue;
-    found.push_back(entry->path().lexically_relative(dir).generic_string());
-    if (found.size() > kMaxFiles) {
-      return absl::InvalidArgumentError(absl::StrCat(dir, ": more than ", kMaxFiles,
-                                                     " safetensors files below; name a folder ",
-                                                     "with fewer"));
-    }
-  }
-  if (error)
-    return absl::UnavailableError(absl::StrCat(dir, ": cannot be read: ", error.message()));
-  if (found.empty())
-    return absl::NotFoundError(
-        absl::StrCat(dir, ": no file named *.safetensors below this folder"));
-  std::sort(found.begin(), found.end());
-  return found;
-}
+// What is named *.safetensors below a folder, in order; links to folders are followed once.
+class FolderWalk {
+ public:
+  explicit FolderWalk(std::string dir) : dir_(std::move(dir)) {}
 
+  absl::StatusOr<std::vector<std::string>> Walk(std::vector<std::string>& unusable) {
+    SUMONCE_RETURN_IF_ERROR(Enter(dir_, unusable));
+    if (found_.empty() && unusable.empty()) {
+      return absl::NotFoundError(
+          absl::StrCat(dir_, ": no file named *.safetensors below this folder"));
+    }
+    std::sort(found_.begin(), found_.end());
+    return std::move(found_);
+  }
+
+ private:
+  absl::Status Enter(const fs::path& folder, std::vector<std::string>& unusable) {
+    std::error_code error;
+    const fs::path real = fs::canonical(folder, error);
+    if (!error && !seen_.insert(real).second) return absl::OkStatus();
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+      std::error_code ignored;
+      if (entry->is_directory(ignored)) {
+        SUMONCE_RETURN_IF_ERROR(Enter(entry->path(), unusable));
+      } else if (entry->path().extension() == ".safetensors") {
+        found_.push_back(entry->path().lexically_relative(dir_).generic_string());
+      }
+      if (found_.size() > kMaxFiles) {
+        return absl::InvalidArgumentError(absl::StrCat(dir_, ": more than ", kMaxFiles,
+                                                       " safetensors files below; name a folder ",
+                                                       "with fewer"));
+      }
+    }
+    if (error)
+      unusable.push_back(absl::StrCat(folder.string(), ": cannot be listed: ", error.message()));
+    return absl::OkStatus();
+  }
+
+  std::string dir_;
+  std::set<fs::path> seen_;
+  std::vector<std::string> found_;
+};
+
+// A file by itself has to be readable; of a folder's, those that are not are named.
 absl::StatusOr<Side> OpenSide(const std::string& path, TensorPairs& pairs) {
   std::error_code ignored;
-  std::vector<std::string> names = {""};
-  if (fs::is_directory(path, ignored)) {
-    SUMONCE_ASSIGN_OR_RETURN(names, SafetensorsBelow(path));
+  const bool folder = fs::is_directory(path, ignored);
+  std::vector<std::string> names = {""}, unusable;
+  if (folder) {
+    SUMONCE_ASSIGN_OR_RETURN(names, FolderWalk(path).Walk(unusable));
   }
   Side side;
   for (const std::string& name : names) {
-    SUMONCE_ASSIGN_OR_RETURN(
-        SafetensorsReader reader,
-        SafetensorsReader::Open(name.empty() ? path : absl::StrCat(path, "/", name)));
-    pairs.files.push_back(std::make_unique<SafetensorsReader>(std::move(reader)));
-    side.files[name] = pairs.files.back().get();
+    absl::StatusOr<SafetensorsReader> reader =
+        SafetensorsReader::Open(folder ? absl::StrCat(path, "/", name) : path);
+    if (reader.ok()) {
+      pairs.files.push_back(std::make_unique<SafetensorsReader>(*std::move(reader)));
+      side.files[name] = pairs.files.back().get();
+    } else if (folder) {
+      unusable.emplace_back(reader.status().message());
+      side.unusable.insert(name);
+    } else {
+      return reader.status();
+    }
   }
+  if (side.files.empty()) return absl::InvalidArgumentError(absl::StrJoin(unusable, "\n"));
+  pairs.unusable.insert(pairs.unusable.end(), unusable.begin(), unusable.end());
   return side;
 }
 
@@ -112,6 +145,7 @@ absl::StatusOr<TensorPairs> PairTensors(const std::string& a, const std::string&
   const bool by_name = NamesStandOnce(side_a) && NamesStandOnce(side_b);
   Tensors of_a, of_b;
   for (const auto& [path, file] : side_a.files) {
+    if (side_b.unusable.contains(path)) continue;  // said already
     if (!by_name && !side_b.files.contains(path)) {
       pairs.files_only_a.push_back(path);
       continue;
@@ -119,6 +153,7 @@ absl::StatusOr<TensorPairs> PairTensors(const std::string& a, const std::string&
     AddTensors(*file, by_name ? "" : path + ": ", filter, of_a);
   }
   for (const auto& [path, file] : side_b.files) {
+    if (side_a.unusable.contains(path)) continue;
     if (!by_name && !side_a.files.contains(path)) {
       pairs.files_only_b.push_back(path);
       continue;

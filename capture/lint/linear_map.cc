@@ -81,7 +81,7 @@ std::string FactorsProblem(const MapContext& context, const std::string& path, L
     return absl::StrCat("is_parallel_a does not fit the base layer of ", path);
   if (capture::FlagOf(context.tree.AttributesAt(path), "is_expert").value_or(false))
     return absl::StrCat(path, " belongs to an expert");
-  const std::string whole = ReplicatedProblem(context, row ? b : a);
+  std::string whole = ReplicatedProblem(context, row ? b : a);
   if (!whole.empty()) return whole;
   return PlainProblem(context, row ? a : b, shape);
 }

@@ -185,13 +185,30 @@ std::vector<std::string> ConditionsOf(const Statements& statements) {
   return conditions;
 }
 
+std::string WhySilent(const Statements& statements) {
+  if (statements.params.empty()) {
+    return absl::StrCat(
+        "nothing to judge: the manifest has no trained parameter (`params` with "
+        "requires_grad), ",
+        statements.frozen, " frozen");
+  }
+  return absl::StrCat("nothing can be said of any parameter: ",
+                      statements.refused.empty() ? statements.params.begin()->second.proof.reason
+                                                 : statements.refused);
+}
+
 }  // namespace
 
 absl::StatusOr<ScenarioResult> Lint(const std::string& path, const LintOptions& options) {
-  SUMONCE_ASSIGN_OR_RETURN(const std::vector<capture::Manifest> manifests,
-                           capture::LoadManifests(path));
-  SUMONCE_ASSIGN_OR_RETURN(const Statements statements, StateParameters(manifests, options.state));
-  return LintStatements(statements, path, options);
+  SUMONCE_ASSIGN_OR_RETURN(const capture::ManifestSet set, capture::LoadManifestSet(path));
+  SUMONCE_ASSIGN_OR_RETURN(const Statements statements,
+                           StateParameters(set.manifests, options.state));
+  ScenarioResult result = LintStatements(statements, path, options);
+  if (set.faults.empty()) return result;
+  for (const std::string& fault : set.faults)
+    result.failures.push_back(absl::StrCat(fault, "; the ranks that are there are judged"));
+  result.outcome = RunOutcome::kFail;
+  return result;
 }
 
 ScenarioResult LintStatements(const Statements& statements, const std::string& path,
@@ -218,20 +235,16 @@ ScenarioResult LintStatements(const Statements& statements, const std::string& p
     result.statements.push_back("holds when " + absl::StrJoin(conditions, ", "));
   if (!statements.params.empty() && statements.refused.empty())
     result.text_tables.push_back(KindTable(statements));
-  if (statements.params.empty()) result.failures.push_back("the manifest has no trained parameter");
   if (options.strict && unsaid > 0) {
     result.failures.push_back(
         absl::StrCat(unsaid, " parameters of which nothing can be said (--strict)"));
   }
-  const bool silent = unsaid > 0 && result.params_right == 0 && result.findings.empty();
+  const bool silent = result.params_right == 0 && result.findings.empty();
   if (!result.findings.empty() || !result.failures.empty()) {
     result.outcome = RunOutcome::kFail;
   } else if (silent) {
     result.outcome = RunOutcome::kSkip;
-    result.skip_reason =
-        absl::StrCat("nothing can be said of any parameter: ",
-                     statements.refused.empty() ? statements.params.begin()->second.proof.reason
-                                                : statements.refused);
+    result.skip_reason = WhySilent(statements);
   }
   return result;
 }

@@ -18,6 +18,7 @@ namespace sumonce::lint {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -216,6 +217,74 @@ TEST(LintUnknown, WhatIsNotModelledIsNamed) {
     EXPECT_THAT(result->skip_reason, HasSubstr(reason)) << name;
     EXPECT_EQ(Lint(Capture(name), {.state = {}, .strict = true})->outcome, RunOutcome::kFail);
   }
+}
+
+// A copy of the first step of a captured run, without some ranks.
+class LintFolder : public ::testing::Test {
+ protected:
+  LintFolder() {
+    std::string pattern = testing::TempDir() + "/lint_XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~LintFolder() override { fs::remove_all(folder_); }
+
+  void Take(const std::string& name, int rank) const {
+    const std::string file = "/step-0001/rank-0000" + std::to_string(rank) + ".safetensors";
+    fs::create_directories(folder_ + "/step-0001");
+    fs::copy_file(Capture(name) + file, folder_ + file);
+  }
+
+  std::string folder_;
+};
+
+// A missing rank file is said, and so is one of another run; the others are judged.
+TEST_F(LintFolder, SaysWhichRanksAreNotThere) {
+  Take("lora-replica-bug", 0);
+  Take("lora-replica-bug", 3);
+  auto result = Lint(folder_, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->outcome, RunOutcome::kFail);
+  EXPECT_THAT(result->failures,
+              ElementsAre(AllOf(HasSubstr("step-0001"), HasSubstr("no file of rank 1, 2 of 4"))));
+  EXPECT_FALSE(result->findings.empty());
+
+  Take("lora-replica-bug", 2);
+  Take("lora-replica-fixed", 1);
+  result = Lint(folder_, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->failures,
+              ElementsAre(AllOf(HasSubstr("rank-00001.safetensors: is of another run than rank 0"),
+                                HasSubstr("case lora-replica-fixed"))));
+  EXPECT_FALSE(result->findings.empty());
+}
+
+TEST_F(LintFolder, OneRanksFileByItselfLacksNothing) {
+  Take("lora-replica-fixed", 2);
+  const auto result = Lint(folder_ + "/step-0001/rank-00002.safetensors", {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->outcome, RunOutcome::kPass);
+}
+
+TEST_F(LintFolder, ADamagedFileIsNamedAndTheOthersAreJudged) {
+  Take("lora-replica-bug", 0);
+  Take("lora-replica-bug", 1);
+  Take("lora-replica-bug", 2);
+  std::ofstream(folder_ + "/step-0001/rank-00003.safetensors") << "no tensors";
+  const auto result = Lint(folder_, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->failures, ElementsAre(HasSubstr("rank-00003.safetensors")));
+  EXPECT_FALSE(result->findings.empty());
+}
+
+// As docs/LINT.md has it: nothing to say is status 77, a skip, and no fault.
+TEST_F(LintFolder, WithoutATrainedParameterThereIsNothingToJudge) {
+  const std::string path = folder_ + "/manifest.json";
+  std::ofstream(path) << R"({"format": "sumonce-capture", "version": 1, "step": 1, "rank": 0,
+      "world_size": 1, "mesh": {}, "params": {"w": {"shape": [1], "requires_grad": false}}})";
+  const auto result = Lint(path, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->outcome, RunOutcome::kSkip);
+  EXPECT_THAT(result->skip_reason, AllOf(HasSubstr("no trained parameter"), HasSubstr("1 frozen")));
 }
 
 // The manifest's own words, changed one at a time.

@@ -80,7 +80,7 @@ void SetScenario(const Manifest& manifest, ModelMap& map) {
 
 class Mapper {
  public:
-  Mapper(const MapContext& context) : context_(context), tree_(context.tree) {}
+  explicit Mapper(const MapContext& context) : context_(context), tree_(context.tree) {}
 
   void MapAll() {
     const std::string block = MainBlock();

@@ -177,7 +177,8 @@ std::string MarkLine(const char* what, bool set, const std::string& param, Mark 
 }
 
 // Marks as they were found, where the model's constructors write others.
-void WriteDefects(const Excerpt& excerpt, const Statements& statements, std::string& out) {
+void WriteDefects(const Excerpt& excerpt, const Statements& statements, bool norm,
+                  std::string& out) {
   const std::vector<DecoderLayerConfig>& layers = excerpt.scenario().model.layers;
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto* gdn = std::get_if<GatedDeltaNetConfig>(&layers[i].mixer);
@@ -198,6 +199,8 @@ void WriteDefects(const Excerpt& excerpt, const Statements& statements, std::str
       out += MarkLine("defect", found.average_gradients_across_tp_domain, kept,
                       Mark::kAverageGradientsAcrossTpDomain);
     }
+    if (norm && built.tensor_model_parallel != found.tensor_model_parallel)
+      out += MarkLine("defect", found.tensor_model_parallel, kept, Mark::kTensorModelParallel);
   }
 }
 
@@ -213,16 +216,24 @@ void WriteExpectation(const Proof& proof, const std::string& operation, std::str
 }
 
 // What the proof says of the excerpt under the marks as found, and the cures that were tried.
-void WriteExpectations(const Excerpt& excerpt, const Statements& statements, std::string& out) {
+void WriteExpectations(const Excerpt& excerpt, const Statements& statements, bool norm,
+                       std::string& out) {
   const ProofRun run = Prove(excerpt.scenario(), {});
   const ManifestFinalizer finalizer(run, excerpt.scenario());
   std::set<std::string> written, sums;
   std::string cures;
+  bool miscounted = false;
   for (const auto& [name, statement] : statements.params) {
     const std::string kept = excerpt.KeptOf(name);
     const auto state = run.before.find(kept);
     if (state == run.before.end() || !written.insert(kept).second) continue;
     Proof proof = run.proofs.at(kept);
+    const bool counted_wrongly = norm && !statement.norm_miscount.empty();
+    if (counted_wrongly) {
+      const bool marked = statement.marks.tensor_model_parallel;
+      cures += MarkLine("cure", !marked, kept, Mark::kTensorModelParallel);
+    }
+    miscounted |= counted_wrongly;
     if (state->second.ok()) {
       const Param* param = run.model->params().Find(kept);
       proof =
@@ -244,11 +255,13 @@ void WriteExpectations(const Excerpt& excerpt, const Statements& statements, std
     absl::StrAppend(&cures, "cure { collective { operation: ", Quoted(operation),
                     " direction: BACKWARD map: SUM } }\n");
   }
+  if (miscounted) out += "expect { mechanism: NORM_MISCOUNT axis: TP }\n";
   out += cures;
 }
 
 // A parameter whose gradient arrives wrong may be called by its own rows, too.
 bool Shows(const ParamStatement& statement, Mechanism mechanism) {
+  if (mechanism == Mechanism::kNormMiscount) return !statement.norm_miscount.empty();
   if (statement.proof.outcome != Outcome::kWrong) return false;
   const bool arrives = mechanism == Mechanism::kMixedUse || mechanism == Mechanism::kUpstream;
   return statement.proof.mechanism == mechanism || (arrives && !statement.head.empty());
@@ -261,7 +274,15 @@ Faults FaultsOf(const Statements& statements) {
   for (const auto& [name, statement] : statements.params) {
     if (statement.proof.outcome == Outcome::kWrong) faults[name] = statement.proof.mechanism;
   }
+  AddNormFaults(statements, faults);
   return faults;
+}
+
+void AddNormFaults(const Statements& statements, Faults& faults) {
+  for (const auto& [name, statement] : statements.params) {
+    if (!statement.norm_miscount.empty() && statements.map.params.contains(name))
+      faults.emplace(name, Mechanism::kNormMiscount);
+  }
 }
 
 absl::StatusOr<std::string> ScenarioText(const Statements& statements, const Faults& faults,
@@ -282,6 +303,9 @@ absl::StatusOr<std::string> ScenarioText(const Statements& statements, const Fau
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": ", ToAbsl(Name(mechanism)), " cannot be shown in a scenario: ", why));
   }
+  const bool norm = std::any_of(faults.begin(), faults.end(), [](const auto& fault) {
+    return fault.second == Mechanism::kNormMiscount;
+  });
   const Excerpt excerpt(statements, faults);
   const Scenario& scenario = excerpt.scenario();
   std::string out = absl::StrCat(
@@ -293,10 +317,11 @@ absl::StatusOr<std::string> ScenarioText(const Statements& statements, const Fau
   WriteLora(scenario.model.common.lora, TrainsBase(statements), out);
   absl::StrAppend(&out, "data { sequence: ", scenario.data.sequence, " }\n",
                   "loss: ", scenario.loss == LossMode::kPerToken ? "PER_TOKEN" : "MEAN_OF_CELLS",
+                  norm ? "\noptimizer { clip_grad: 0.1 }" : "",
                   "\nfinalizer: ", Quoted(scenario.finalizer), "\n",
                   "qk_layernorm: ", scenario.qk_layernorm ? "true" : "false", "\n");
-  WriteDefects(excerpt, statements, out);
-  WriteExpectations(excerpt, statements, out);
+  WriteDefects(excerpt, statements, norm, out);
+  WriteExpectations(excerpt, statements, norm, out);
   return out;
 }
 

@@ -15,6 +15,8 @@ namespace sumonce::lint {
 using Faults = std::map<std::string, Mechanism>;
 // Those that the statements themselves show.
 Faults FaultsOf(const Statements& statements);
+// NORM_MISCOUNT of every parameter that the norm counts wrongly and that has no other fault.
+void AddNormFaults(const Statements& statements, Faults& faults);
 
 // A scenario file that expects these faults. InvalidArgument if there is none, or if one of them is
 // not what the model of the manifest shows (a mechanism of the run, of experts, of the data): then

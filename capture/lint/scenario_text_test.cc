@@ -46,20 +46,20 @@ TEST_P(FromCapture, TheScenarioShowsTheFault) {
   fs::remove_all(dir);
 }
 
-INSTANTIATE_TEST_SUITE_P(Lint, FromCapture,
-                         ::testing::Values("lora-replica-bug", "lora-replica-averaged-bug",
-                                           "gdn-gamma-tp2-bug", "gdn-gather-lora-tp2-bug",
-                                           "averaged-final-norm-bug", "averaged-sharded-bug",
-                                           "norm-flag-missing-bug", "qk-layernorm-config-off-bug",
-                                           "stray-flag-sp-off-0.12-bug",
-                                           "gdn-out-norm-sp-off-tp2-bug", "mla-te-sp-off-bug",
-                                           "mla-q-layernorm-sp-off-bug"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name)
-                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Lint, FromCapture,
+    ::testing::Values("lora-replica-bug", "lora-replica-averaged-bug", "gdn-gamma-tp2-bug",
+                      "gdn-gather-lora-tp2-bug", "averaged-final-norm-bug", "averaged-sharded-bug",
+                      "norm-flag-missing-bug", "qk-layernorm-config-off-bug",
+                      "stray-flag-sp-off-0.12-bug", "gdn-out-norm-sp-off-tp2-bug",
+                      "mla-te-sp-off-bug", "mla-q-layernorm-sp-off-bug",
+                      "norm-replica-counted-tp-times-bug", "lora-te-linear-norm-tp-times",
+                      "mla-te-sp-on-0.16-norm-bug"),
+    [](const auto& info) {
+      std::string name = info.param;
+      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+      return name;
+    });
 
 TEST(ScenarioOfManifest, OneLayerOfEachKindIsKept) {
   const Statements statements = StatementsOfCapture("lora-replica-bug");

@@ -75,6 +75,28 @@ TEST_P(WithModules, NothingIsClaimedThatIsNotSo) {
   }
 }
 
+// What an audit without modules names as deciding does decide, or leaves fewer possibilities; and
+// what the modules would decide is named.
+TEST_P(WithModules, WhatIsSaidToDecideDoes) {
+  const capture::Audit alone = *capture::AuditCapture(folder_, {.unused_hints = &hints_});
+  const capture::Audit against =
+      *capture::AuditCapture(folder_, {.against = folder_ + "/reference"});
+  ASSERT_EQ(alone.params.size(), audit_.params.size());
+  ASSERT_EQ(alone.params.size(), against.params.size());
+  for (size_t i = 0; i < alone.params.size(); ++i) {
+    const Verdict& open = alone.params[i].verdict;
+    if (open.possible.empty()) continue;
+    const size_t left = open.possible.size();
+    const bool modules_decide = audit_.params[i].verdict.possible.size() < left;
+    EXPECT_EQ(open.decides.find("module's class") != std::string::npos, modules_decide)
+        << open.param << ": " << open.decides;
+    EXPECT_NE(open.decides.find("--against"), std::string::npos) << open.param;
+    EXPECT_LT(against.params[i].verdict.possible.size(), left) << open.param;
+    // With the modules in use they are not named again.
+    EXPECT_EQ(audit_.params[i].verdict.decides.find("module's class"), std::string::npos);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Lint, WithModules, ::testing::ValuesIn(CapturedRuns()),
                          [](const auto& info) {
                            std::string name = info.param;

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/digest.h"
 #include "base/safetensors.h"
 #include "base/status.h"
+#include "capture/same_run.h"
 
 namespace sumonce::capture {
 namespace {
@@ -39,12 +39,21 @@ absl::StatusOr<Step> Step::Open(const StepFolder& folder) {
   step.step_ = folder.step;
   step.path_ = folder.path;
   const bool keep_open = folder.ranks.size() <= kMaxOpenFiles;
-  for (const RankFile& file : folder.ranks) step.Add(file, keep_open);
-  if (step.ranks_.empty()) {
+  std::vector<std::unique_ptr<OpenFile>> opened;
+  for (const RankFile& file : folder.ranks) {
+    absl::StatusOr<std::unique_ptr<OpenFile>> rank = step.OpenRank(file, keep_open);
+    if (rank.ok()) {
+      opened.push_back(*std::move(rank));
+    } else {
+      step.faults_.push_back({.rank = file.rank, .text = std::string(rank.status().message())});
+    }
+  }
+  if (opened.empty()) {
     std::vector<std::string> texts;
     for (const FileFault& fault : step.faults_) texts.push_back(fault.text);
     return absl::InvalidArgumentError(absl::StrJoin(texts, "\n"));
   }
+  step.Admit(std::move(opened));
   for (int rank = 0; rank < step.world_size_; ++rank) {
     if (!step.Has(rank)) step.missing_.push_back(rank);
   }
@@ -52,20 +61,6 @@ absl::StatusOr<Step> Step::Open(const StepFolder& folder) {
   step.SortNames();
   step.common_.clear();
   return step;
-}
-
-void Step::Add(const RankFile& file, bool keep_open) {
-  absl::StatusOr<std::unique_ptr<OpenFile>> opened = OpenRank(file, keep_open);
-  if (!opened.ok()) {
-    faults_.push_back({.rank = file.rank, .text = std::string(opened.status().message())});
-    return;
-  }
-  if (ranks_.empty()) {
-    world_size_ = (*opened)->identity.world_size;
-    files_.resize(world_size_);
-  }
-  files_[file.rank] = *std::move(opened);
-  ranks_.push_back(file.rank);
 }
 
 absl::StatusOr<std::unique_ptr<Step::OpenFile>> Step::OpenRank(const RankFile& file,
@@ -90,37 +85,31 @@ absl::StatusOr<std::unique_ptr<Step::OpenFile>> Step::OpenRank(const RankFile& f
                                                    opened->identity.rank, "; expected rank ",
                                                    file.rank, ": was the file renamed?"));
   }
-  SUMONCE_RETURN_IF_ERROR(Contradiction(opened->identity));
   opened->table = TableOf(reader.tensors());
   opened->data_offset = reader.data_offset();
   SUMONCE_ASSIGN_OR_RETURN(opened->file, TensorFile::Open(file.path, keep_open));
   return opened;
 }
 
-// The first rank that can be read says what step and mesh it is.
-absl::Status Step::Contradiction(const Manifest& identity) const {
-  if (ranks_.empty()) return absl::OkStatus();
-  const Manifest& first = Identity(ranks_.front());
-  std::vector<std::string> differences;
-  if (identity.step != first.step)
-    differences.push_back(absl::StrCat("step ", identity.step, ", not ", first.step));
-  if (identity.world_size != first.world_size) {
-    differences.push_back(
-        absl::StrCat("world_size ", identity.world_size, ", not ", first.world_size));
-  }
-  std::set<std::string> axes;
-  for (const auto& [axis, entry] : identity.mesh) axes.insert(axis);
-  for (const auto& [axis, entry] : first.mesh) axes.insert(axis);
-  for (const std::string& axis : axes) {
-    if (identity.AxisSize(axis) != first.AxisSize(axis)) {
-      differences.push_back(absl::StrCat("mesh.", axis, " of size ", identity.AxisSize(axis),
-                                         ", not ", first.AxisSize(axis)));
+// What most ranks say of the run is the step; what is of another is left out.
+void Step::Admit(std::vector<std::unique_ptr<OpenFile>> opened) {
+  std::vector<RunFacts> facts;
+  for (const auto& file : opened) facts.push_back(RunFactsOf(file->identity, *file->common));
+  const size_t most = MostCommon(facts);
+  const std::string other = absl::StrCat("rank ", opened[most]->identity.rank);
+  world_size_ = opened[most]->identity.world_size;
+  files_.resize(world_size_);
+  for (size_t i = 0; i < opened.size(); ++i) {
+    const Manifest& identity = opened[i]->identity;
+    const int rank = identity.rank;
+    std::string text = ForeignText(identity.path, facts[i], facts[most], other);
+    if (text.empty()) {
+      files_[rank] = std::move(opened[i]);
+      ranks_.push_back(rank);
+    } else {
+      faults_.push_back({.rank = rank, .text = std::move(text)});
     }
   }
-  if (differences.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(identity.path, ": is of ", absl::StrJoin(differences, ", "), " as rank ",
-                   first.rank, " says; the ranks of one step must be of one run"));
 }
 
 std::shared_ptr<const Step::Table> Step::TableOf(const std::map<std::string, TensorInfo>& tensors) {
@@ -173,10 +162,16 @@ void Step::FindDoubles() {
   std::sort(missing_.begin(), missing_.end());
 }
 
-// Numbers in the order of names, so that every output is.
+// Numbers in the order of names, so that every output is. Parameters that only files which were
+// left out have are none of the step's.
 void Step::SortNames() {
-  std::vector<int> new_number(params_.size());
+  std::vector<bool> used(params_.size());
+  for (const int rank : ranks_) {
+    for (const Entry& entry : *files_[rank]->table) used[entry.param] = true;
+  }
+  std::vector<int> new_number(params_.size(), -1);
   params_.clear();
+  std::erase_if(param_numbers_, [&](const auto& entry) { return !used[entry.second]; });
   int next = 0;
   for (auto& [name, number] : param_numbers_) {
     new_number[number] = next;

@@ -76,9 +76,8 @@ class Step {
     int64_t data_offset = 0;
   };
 
-  void Add(const RankFile& file, bool keep_open);
   absl::StatusOr<std::unique_ptr<OpenFile>> OpenRank(const RankFile& file, bool keep_open);
-  absl::Status Contradiction(const Manifest& identity) const;
+  void Admit(std::vector<std::unique_ptr<OpenFile>> opened);
   std::shared_ptr<const Table> TableOf(const std::map<std::string, TensorInfo>& tensors);
   const Entry* FindEntry(int rank, int param, int kind) const;
   void SortNames();

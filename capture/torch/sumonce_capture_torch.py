@@ -355,16 +355,17 @@ def claim_folder(out, force):
     if there and not force:
         raise CaptureError(f"{out} holds a capture ({there[0].relative_to(out)}); name another folder, or pass force=True")
     rank, size = world()
-    for path in there:
-        if int(path.stem.removeprefix("rank-")) % size == rank:
-            path.unlink(missing_ok=True)
+    for path in (p for p in there if int(p.stem.removeprefix("rank-")) % size == rank):
+        path.unlink(missing_ok=True)
 
 
 def write_rank(out, step, tensors, metadata):
     """The file is there only when it is complete. What is not known is left out, or null where leaving it out says something."""
-    (rank, size), nullable = world(), ("layout", "placements", "tied", "owned")
+    (rank, size), nullable, run = world(), ("layout", "placements", "tied", "owned"), None
+    with contextlib.suppress(Exception):  # the first rank that asks names the run for all
+        run = dist.distributed_c10d._get_default_store().compare_set("sumonce_capture_run", "", "run " + os.urandom(8).hex()).decode()
     metadata = {"format": "sumonce-capture", "version": "1", "case": out.resolve().name, "step": step, "rank": rank,
-                "world_size": size} | {k: v for k, v in metadata.items() if is_known(v) or k in nullable}
+                "world_size": size} | {k: v for k, v in (metadata | {"run": run}).items() if is_known(v) or k in nullable}
     path = out / f"step-{step:04d}" / f"rank-{rank:05d}.safetensors"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -95,7 +95,7 @@ std::map<std::string, std::string> RunMetadata(const Scenario& scenario, const M
     Json shape = Json::array();
     for (const DimExtent& dim : param.shards.Local(mesh)) shape.push_back(dim.extent());
     params[param.name] = {{"shape", shape},
-                          {"dtype", "float64"},
+                          {"dtype", std::string(Name(scenario.precision.weight_dtype()))},
                           {"requires_grad", param.requires_grad},
                           {"marks", MarksJson(entry->second.marks)}};
     if (!param.shards.cuts().empty()) layout[param.name] = LayoutJson(param.shards);
@@ -104,21 +104,28 @@ std::map<std::string, std::string> RunMetadata(const Scenario& scenario, const M
   Json tokens = {{"global", nullptr}};
   if (per_token) tokens["global"] = record.num_tokens;
   const double factor = per_token ? 1.0 : 1.0 / mesh.size(Axis::kDp);
-  return {{"format", "sumonce-capture"},
-          {"version", "1"},
-          {"case", name},
-          {"step", absl::StrCat(record.step)},
-          {"rank", absl::StrCat(rank)},
-          {"world_size", absl::StrCat(mesh.world_size())},
-          {"mesh", MeshJson(mesh, rank).dump()},
-          {"groups", GroupsJson(mesh).dump()},
-          {"framework", FrameworkJson(scenario.finalizer).dump()},
-          {"params", params.dump()},
-          {"layout", layout.dump()},
-          {"config", ConfigJson(scenario).dump()},
-          {"tokens", tokens.dump()},
-          {"ddp", Json({{"gradient_scaling_factor", factor}}).dump()},
-          {"loss_weights", Json({{"microbatches", scenario.data.microbatches}}).dump()}};
+  std::map<std::string, std::string> metadata = {
+      {"format", "sumonce-capture"},
+      {"version", "1"},
+      {"case", name},
+      {"step", absl::StrCat(record.step)},
+      {"rank", absl::StrCat(rank)},
+      {"world_size", absl::StrCat(mesh.world_size())},
+      {"mesh", MeshJson(mesh, rank).dump()},
+      {"groups", GroupsJson(mesh).dump()},
+      {"framework", FrameworkJson(scenario.finalizer).dump()},
+      {"params", params.dump()},
+      {"layout", layout.dump()},
+      {"config", ConfigJson(scenario).dump()},
+      {"tokens", tokens.dump()},
+      {"ddp", Json({{"gradient_scaling_factor", factor}}).dump()},
+      {"loss_weights", Json({{"microbatches", scenario.data.microbatches}}).dump()}};
+  // A capture's norm is the square root of a sum of squares.
+  if (record.grad_norm && scenario.optimizer.norm_type == NormType::kL2) {
+    metadata["grad_norm"] = Json(record.grad_norm->norm).dump();
+    metadata["clip_grad"] = Json(scenario.optimizer.clip_grad).dump();
+  }
+  return metadata;
 }
 
 }  // namespace sumonce::capture

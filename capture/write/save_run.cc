@@ -27,8 +27,8 @@ absl::Status MakeFolderOf(const std::string& path) {
   return absl::OkStatus();
 }
 
-TensorToWrite Stored(const Tensor& tensor) {
-  TensorToWrite stored{.dtype = DType::kFloat64, .shape = {}, .values = {}};
+TensorToWrite Stored(const Tensor& tensor, DType dtype) {
+  TensorToWrite stored{.dtype = dtype, .shape = {}, .values = {}};
   for (const DimExtent& dim : tensor.dims()) stored.shape.push_back(dim.extent());
   stored.values.assign(tensor.values().begin(), tensor.values().end());
   return stored;
@@ -37,19 +37,21 @@ TensorToWrite Stored(const Tensor& tensor) {
 using Tensors = std::map<std::string, TensorToWrite>;
 
 // Everything that the record holds of a trained parameter.
-void AddParam(const std::string& name, const ParamRecord& param, bool last, Tensors& tensors) {
-  const auto add = [&](const std::string& kind, const Tensor& tensor) {
-    if (!tensor.empty()) tensors[absl::StrCat(kind, "/", name)] = Stored(tensor);
+void AddParam(const std::string& name, const ParamRecord& param, const PrecisionConfig& precision,
+              bool last, Tensors& tensors) {
+  const auto add = [&](const std::string& kind, const Tensor& tensor, DType dtype) {
+    if (!tensor.empty()) tensors[absl::StrCat(kind, "/", name)] = Stored(tensor, dtype);
   };
-  add("contribution", param.contribution);
-  add("finalized", param.finalized());
-  add("weight", param.weight_before);
-  if (last) add("weight_after", param.weight_after);
+  add("contribution", param.contribution, precision.main_grad_dtype());
+  add("finalized", param.finalized(), precision.main_grad_dtype());
+  add("weight", param.weight_before, precision.weight_dtype());
+  if (last) add("weight_after", param.weight_after, precision.weight_dtype());
   for (size_t m = 0; m < param.terms.size(); ++m)
-    add(absl::StrCat("contribution@", m), param.terms[m]);
+    add(absl::StrCat("contribution@", m), param.terms[m], precision.grad_dtype());
   // Uses are numbered in the order of their names, which hold slashes.
   int use = 0;
-  for (const auto& [operation, gradient] : param.uses) add(absl::StrCat("use@", use++), gradient);
+  for (const auto& [operation, gradient] : param.uses)
+    add(absl::StrCat("use@", use++), gradient, DType::kFloat64);
 }
 
 class RunSaver {
@@ -92,7 +94,8 @@ class RunSaver {
     const StepRecord& record = run_.record->ranks[rank][index];
     Tensors tensors;
     for (const auto& [name, param] : record.params) {
-      if (!param.contribution.empty()) AddParam(name, param, index + 1 == steps(), tensors);
+      if (!param.contribution.empty())
+        AddParam(name, param, run_.scenario->precision, index + 1 == steps(), tensors);
     }
     const std::string path = PathOf(dir_, record.step, rank);
     SUMONCE_RETURN_IF_ERROR(MakeFolderOf(path));
@@ -114,7 +117,7 @@ class RunSaver {
       Tensors tensors;
       for (const auto& [name, param] : record.params) {
         if (!param.contribution.empty())
-          tensors[absl::StrCat("finalized/", name)] = Stored(param.finalized());
+          tensors[absl::StrCat("finalized/", name)] = Stored(param.finalized(), DType::kFloat64);
       }
       Scenario unsharded = *run_.scenario;
       unsharded.mesh = MeshSizes();
@@ -136,6 +139,15 @@ class RunSaver {
 }  // namespace
 
 absl::Status SaveRun(const SavedRun& run, const std::string& dir, bool overwrite) {
+  const PrecisionConfig& precision = run.scenario->precision;
+  if (precision.grad_dtype() != precision.main_grad_dtype()) {
+    return absl::UnimplementedError(
+        absl::StrCat(run.name, ": gradients are ", ToAbsl(Name(precision.grad_dtype())),
+                     " and main_grad is ", ToAbsl(Name(precision.main_grad_dtype())),
+                     ": the format of a capture (version 1) does not say that they were rounded "
+                     "before they were "
+                     "added up; expected one type, take grad_reduce_in_fp32 out"));
+  }
   const Mesh mesh = *Mesh::Create(run.scenario->mesh);
   Model model(EffectiveModel(*run.scenario));
   for (const Param& param : model.params().all()) {

@@ -68,7 +68,9 @@ inline std::vector<ConformanceCase> ConformanceCases(const std::vector<int>& siz
                                                      const std::vector<int>& wrapped_sizes) {
   const char* named = std::getenv("SUMONCE_CONFORMANCE_TRANSPORT");
   std::vector<ConformanceCase> cases;
-  for (const auto& [name, transport] : Transports().all()) {
+  for (const auto& entry : Transports().all()) {
+    const std::string& name = entry.first;
+    const auto& transport = entry.second;
     const bool needs_a_machine = transport.processes != nullptr || transport.capacity != nullptr;
     if (named != nullptr ? name != named : needs_a_machine) continue;
     std::vector<ExecutorKind> executors = transport.executors;

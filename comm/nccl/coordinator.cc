@@ -255,7 +255,7 @@ class Proxy {
  public:
   Proxy(OrderingPlane& plane, std::shared_ptr<GroupState> world, Scheduler& scheduler, int rank,
         Socket& link, int64_t limit_ms)
-      : plane_(plane), scheduler_(scheduler), rank_(rank), link_(link), limit_ms_(limit_ms) {
+      : plane_(plane), rank_(rank), link_(link), limit_ms_(limit_ms) {
     groups_[kWorldGroup] = std::make_unique<RendezvousCommunicator>(scheduler, world, rank);
   }
   // Until the rank has finished, or is lost; its status.
@@ -266,7 +266,6 @@ class Proxy {
   absl::Status Answer(Ask ask, Reader& question, Writer& answer);
 
   OrderingPlane& plane_;
-  Scheduler& scheduler_;
   const int rank_;
   Socket& link_;
   const int64_t limit_ms_;

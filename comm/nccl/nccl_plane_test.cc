@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/fiber_annotations.h"
 #include "base/status.h"
 #include "comm/conformance/cases.h"
 #include "comm/errors.h"
@@ -99,7 +100,7 @@ constexpr int kCudaFailures[] = {kCudaErrorInvalidValue,
 // Every call of a run fails once with every code of its library: the run ends with a status that
 // names the call and the code, all ranks end, and nothing is left on the devices.
 TEST(NcclPlane, EveryCallMayFailWithEveryCode) {
-#if defined(__SANITIZE_THREAD__)
+#if defined(SUMONCE_TSAN)
   GTEST_SKIP() << "thousands of runs, and ThreadSanitizer keeps memory for every thread that ever "
                   "was; the other builds run it";
 #endif

@@ -254,6 +254,23 @@ TEST(Lora, ReplicatedFactorIsMarkedAndNamed) {
   EXPECT_TRUE(params.Find("linear.lora_A")->requires_grad);
 }
 
+// The bias behind lora_B is cut with a column target's output, and a copy of a row target's.
+TEST(Lora, BiasIsMarkedAsItIsCut) {
+  LayerConfig config;
+  config.lora = Lora();
+  config.lora.bias = true;
+  config.sequence_parallel = true;
+  ParamStore of_column, of_row;
+  const ColumnParallelLinear column(Builder(config, of_column).Child("linear"), Config(Dim::kOut));
+  const RowParallelLinear row(Builder(config, of_row).Child("linear"), Config(Dim::kIn));
+  const Param& cut = *of_column.Find("linear.lora_B_bias");
+  EXPECT_EQ(cut.marks, (Marks{.tensor_model_parallel = true, .partition_dim = 0}));
+  EXPECT_FALSE(cut.replicated_lora);
+  const Param& copy = *of_row.Find("linear.lora_B_bias");
+  EXPECT_EQ(copy.marks, (Marks{.sequence_parallel = true}));
+  EXPECT_TRUE(copy.replicated_lora);
+}
+
 TEST(LoraConfig, TargetsByLastComponentOrGlob) {
   LoraConfig lora = {.enabled = true, .targets = {"linear_proj", "*.layers.1.*fc?"}};
   EXPECT_TRUE(lora.Targets("decoder.layers.0.self_attention.linear_proj"));

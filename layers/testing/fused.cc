@@ -221,7 +221,9 @@ void ExpectRanksHold(const Golden& golden, const Outcome& outcome,
       EXPECT_TRUE(golden.Matches(own.params.at(ours), at + theirs, ours == "x" ? axes : kAsStored));
     }
     const std::string up = "up." + at + y;
-    if (golden.Has(up)) EXPECT_TRUE(golden.Matches(own.values.at("Input(up)#0"), up, axes));
+    if (golden.Has(up)) {
+      EXPECT_TRUE(golden.Matches(own.values.at("Input(up)#0"), up, axes));
+    }
   }
 }
 

@@ -19,17 +19,34 @@ class CollectiveEffect : public Effect {
     // The dimension: the map's own, or its partner's where it had none (an all-reduce becomes a
     // reduce-scatter).
     const bool along = changed.map != Map::kIdentity && changed.map != Map::kSum;
-    changed = {
+    const MapArgs edited = {
         .map = edit_.map, .dim = along ? changed.dim : other.dim, .other_dim = changed.other_dim};
+    if (SameCall(edited, changed, collective.group)) return;
+    if (rank_ == kProver && !edit_.ranks.empty()) {
+      differ_ = true;
+    } else {
+      changed = edited;
+    }
   }
 
   std::string Unprovable() override {
-    return edit_.ranks.empty() ? "" : "the ranks do not make the same calls at " + edit_.operation;
+    return differ_ ? "the ranks do not make the same calls at " + edit_.operation : "";
   }
 
  private:
+  // Whether nothing changes: the map that it has already, or any on a group of one rank.
+  static bool SameCall(const MapArgs& a, const MapArgs& b, const Group& group) {
+    const auto reads_dim = [](Map map) {
+      return map == Map::kReduceScatter || map == Map::kAllGather || map == Map::kSplit ||
+             map == Map::kPad || map == Map::kAllToAll;
+    };
+    if (a.map == b.map) return !reads_dim(a.map) || a.dim == b.dim;
+    return group.atomic.empty() && a.map != Map::kStop && b.map != Map::kStop;
+  }
+
   CollectiveEdit edit_;
   int rank_;
+  bool differ_ = false;  // seen by the prover: an edit of some ranks that changes their calls
 };
 
 }  // namespace

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/status.h"
-
 namespace sumonce {
 
 Effects::Effects(std::span<const Edit> edits, int rank) {
@@ -25,14 +23,6 @@ void Effects::Attach(Tape& tape) {
 bool ActsOn(const std::vector<int>& ranks, int rank) {
   return ranks.empty() || rank == kProver ||
          std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-}
-
-std::vector<Axis> AxesOfGroup(const std::string& group) {
-  if (group == "tp") return {Axis::kTp};
-  if (group == "dp") return {Axis::kDp};
-  if (group == "kv_copies") return {Axis::kKvCopy};
-  SUMONCE_CHECK(group == "tp_dp") << "group " << group;
-  return {Axis::kDp, Axis::kTp};
 }
 
 }  // namespace sumonce

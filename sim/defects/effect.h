@@ -47,10 +47,6 @@ std::unique_ptr<Effect> MakeEffect(const ScaleEdit& edit, int rank);
 std::unique_ptr<Effect> MakeEffect(const RegionMarksEdit& edit, int rank);
 std::unique_ptr<Effect> MakeEffect(const CommunicationEdit& edit, int rank);
 
-// Parameters on whose marks the ranks do not agree once all edits have acted, with the mark.
-std::map<std::string, Mark> DisagreeingMarks(const ModelConfig& model, int world_size,
-                                             std::span<const Edit> edits);
-
 // All edits of a run on one rank.
 class Effects {
  public:
@@ -64,8 +60,5 @@ class Effects {
 
 // Whether an edit for `ranks` (empty: all) acts on this rank; the prover stands for all ranks.
 bool ActsOn(const std::vector<int>& ranks, int rank);
-
-// The group a scenario may name: "tp", "dp", "tp_dp", "kv_copies".
-std::vector<Axis> AxesOfGroup(const std::string& group);
 
 }  // namespace sumonce

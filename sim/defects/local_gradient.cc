@@ -30,7 +30,7 @@ class ScaleEffect : public Effect {
       ScaleInto(term, edit_.factor);
   }
   void OnState(const Param& param, State& state) override {
-    if (!GlobMatches(edit_.param, param.name) || state.lost) return;
+    if (!GlobMatches(edit_.param, param.name) || state.lost || edit_.factor == 1) return;
     Scale scale;
     if (edit_.ranks.empty() && edit_.factor != 0 && AsRational(edit_.factor, scale)) {
       state = Apply(scale, state);
@@ -55,7 +55,8 @@ class PermuteEffect : public Effect {
     std::rotate(term.data(), term.data() + row, term.data() + term.count());
   }
   void OnState(const Param& param, State& state) override {
-    if (GlobMatches(edit_.param, param.name) && !state.lost)
+    const bool one_row = param.shards.whole()[0].extent() == 1;
+    if (GlobMatches(edit_.param, param.name) && !state.lost && !one_row)
       state.lost = {"rows of the gradient stand in wrong places", -1};
   }
 

@@ -1,7 +1,5 @@
 // A mark is set or cleared: at build, during the forward pass of its module, or after backward; on
 // some ranks or on all.
-#include <algorithm>
-
 #include "base/text.h"
 #include "sim/defects/effect.h"
 
@@ -38,6 +36,9 @@ class MarkEffect : public Effect {
       case Mark::kTensorModelParallel:
         param.marks.tensor_model_parallel = edit_.set;
         break;
+      case Mark::kAllreduce:
+        param.marks.allreduce = edit_.set;
+        break;
     }
   }
 
@@ -46,36 +47,6 @@ class MarkEffect : public Effect {
 };
 
 }  // namespace
-
-std::map<std::string, Mark> DisagreeingMarks(const ModelConfig& model, int world_size,
-                                             std::span<const Edit> edits) {
-  std::map<std::string, Mark> disagreeing;
-  const auto of_some_ranks = [](const Edit& edit) {
-    const auto* mark = std::get_if<MarkEdit>(&edit.kind);
-    return mark && !mark->ranks.empty();
-  };
-  if (std::none_of(edits.begin(), edits.end(), of_some_ranks)) return disagreeing;
-  std::map<std::string, Marks> first;
-  for (int rank = 0; rank < world_size; ++rank) {
-    Effects effects(edits, rank);
-    Model built(model);
-    for (const auto& effect : effects.all()) effect->OnBuilt(built.params());
-    for (Param& param : built.params().all()) {
-      for (const auto& effect : effects.all()) effect->OnUse(param);
-    }
-    for (const auto& effect : effects.all()) effect->OnBackwardDone(built.params());
-    for (const Param& param : built.params().all()) {
-      const Marks& peer = first.emplace(param.name, param.marks).first->second;
-      if (peer.sequence_parallel != param.marks.sequence_parallel)
-        disagreeing[param.name] = Mark::kSequenceParallel;
-      if (peer.average_gradients_across_tp_domain !=
-          param.marks.average_gradients_across_tp_domain) {
-        disagreeing[param.name] = Mark::kAverageGradientsAcrossTpDomain;
-      }
-    }
-  }
-  return disagreeing;
-}
 
 std::unique_ptr<Effect> MakeEffect(const MarkEdit& edit, int rank) {
   return std::make_unique<MarkEffect>(edit, rank);

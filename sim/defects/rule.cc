@@ -57,7 +57,7 @@ class RuleEffect : public Effect {
     for (const FinalizeRule& rule : preset.steps[step].rules) {
       if (rule.name != edit_.rule) continue;
       again.rules.push_back(Restrict(rule, edit_.param));
-      again.rules.back().divide_by_group = false;
+      again.rules.back().divided_by.clear();
       again.rules.back().name += " again";
     }
     preset.steps.insert(preset.steps.begin() + step + 1, std::move(again));
@@ -90,12 +90,13 @@ class RuleEffect : public Effect {
       case RuleEdit::How::kOtherGroup:
         rule.group = edit_.group;
         rule.axes = AxesOfGroup(edit_.group);
+        if (!rule.divided_by.empty()) rule.divided_by = edit_.group;
         break;
       case RuleEdit::How::kDrop:
         // It still wins the parameter (no later rule of the step takes its place), and does
         // nothing.
         rule.map = Map::kIdentity;
-        rule.divide_by_group = false;
+        rule.divided_by.clear();
         rule.times_inverse_tokens = false;
         break;
       case RuleEdit::How::kRepeat:

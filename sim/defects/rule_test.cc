@@ -46,7 +46,7 @@ TEST(RuleEdits, AddUpOnTheSameParameter) {
     const FinalizePreset preset =
         Edited({Edit(RuleEdit::How::kAverage, first), Edit(RuleEdit::How::kDrop, second)});
     EXPECT_EQ(RuleOf(preset, "a.x").map, Map::kIdentity) << first << " " << second;
-    EXPECT_FALSE(RuleOf(preset, "a.x").divide_by_group) << first << " " << second;
+    EXPECT_EQ(RuleOf(preset, "a.x").divided_by, "") << first << " " << second;
   }
   const FinalizePreset preset =
       Edited({Edit(RuleEdit::How::kDrop, "a.x"), Edit(RuleEdit::How::kAverage, "a.*")});

@@ -27,9 +27,10 @@ struct FinalizeRule {
   std::string name;        // "sequence_parallel_sum"
   std::string says;        // one line for `explain` and reports: what it claims
   std::vector<Axis> axes;  // the group
-  std::string group;       // its name: "tp", "dp", "tp_dp"
+  std::string group;       // its name: "tp", "dp", "tp_dp", "edp"
   Map map = Map::kSum;
-  bool divide_by_group = false;       // times 1/size before the sum (DDP's gradient scaling)
+  std::string divided_by;  // times 1/size of this group before the sum (DDP's gradient scaling);
+                           // "": not
   bool times_inverse_tokens = false;  // times the runtime number 1/num_tokens, no communication
   std::function<bool(const Param&, const FinalizeConfig&)> claims;
   std::string only;  // an edited copy, for the parameters of this glob; empty: the framework's own
@@ -45,6 +46,9 @@ struct FinalizePreset {
   std::vector<FinalizeStep> steps;
   const FinalizeRule* FindRule(const std::string& rule) const;
 };
+
+// The axes of a group that a rule or an edit may name: "tp", "dp", "tp_dp", "kv_copies", "edp".
+std::vector<Axis> AxesOfGroup(const std::string& group);
 
 class FinalizerRegistry {
  public:
@@ -85,10 +89,10 @@ struct FinalizeCall {
 std::vector<FinalizeCall> CallsOf(const FinalizeStep& step, const FinalizeConfig& config,
                                   const Mesh& mesh, std::deque<Param>& params);
 
-// Numbers: runs one step over the rank's main_grads, one call per list.
+// Numbers: runs one step over the rank's main_grads, one call per list, in the elements' type.
 absl::Status RunFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config,
                              const Mesh& mesh, int rank, const GroupComms* comms, double num_tokens,
-                             std::deque<Param>& params);
+                             DType main_grad_dtype, std::deque<Param>& params);
 
 // States: what the step makes of one parameter's gradient.
 State ApplyFinalizeStep(const FinalizeStep& step, const FinalizeConfig& config, const Mesh& mesh,

@@ -78,7 +78,11 @@ std::optional<SafetensorsReader> Open(const Block& block, const char* field,
   if (path.empty()) return std::nullopt;
   auto file = SafetensorsReader::Open(path);
   if (file.ok()) return *std::move(file);
-  block.Add(field, absl::StrCat(field, ": ", file.status().message()));
+  const char* cure =
+      absl::IsNotFound(file.status())
+          ? ", expected a safetensors file; paths are relative to the scenario's folder"
+          : "";
+  block.Add(field, absl::StrCat(field, ": ", file.status().message(), cure));
   return std::nullopt;
 }
 

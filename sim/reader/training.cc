@@ -27,6 +27,22 @@ void ReadOptimizer(const Block& block, OptimizerConfig& optimizer) {
                                      {{"L2", NormType::kL2}, {"INF", NormType::kInf}});
 }
 
+void ReadPrecision(const Block& block, Scenario& scenario) {
+  PrecisionConfig& precision = scenario.precision;
+  precision = {.bf16 = block.Flag("bf16"),
+               .grad_reduce_in_fp32 = block.Flag("grad_reduce_in_fp32")};
+  if (precision.grad_reduce_in_fp32 && !precision.bf16) {
+    block.Add("grad_reduce_in_fp32",
+              "grad_reduce_in_fp32 without bf16, expected both: gradients of float64 weights are "
+              "float64; add bf16: true or take it out");
+  }
+  if (precision.bf16 && scenario.data.fill == Fill::kExact) {
+    block.Add("bf16",
+              "bf16 with data that makes every sum exact (fill: EXACT), expected one of them: bf16 "
+              "rounds; take one out");
+  }
+}
+
 bool HasQkLayernorm(const ModelConfig& model) {
   return std::any_of(model.layers.begin(), model.layers.end(), [](const DecoderLayerConfig& layer) {
     const auto* attention = std::get_if<SelfAttentionConfig>(&layer.mixer);
@@ -55,6 +71,7 @@ void ReadTraining(const Block& root, Reading& reading) {
       root.Choice("loss", scenario.loss,
                   {{"PER_TOKEN", LossMode::kPerToken}, {"MEAN_OF_CELLS", LossMode::kMeanOfCells}});
   ReadOptimizer(root.Child("optimizer"), scenario.optimizer);
+  ReadPrecision(root.Child("precision"), scenario);
   scenario.steps = static_cast<int>(root.Int("steps", scenario.steps, 1, 100000));
   scenario.record_every = static_cast<int>(root.Int("record_every", scenario.record_every, 1));
   scenario.seed = reading.overrides->seed.value_or(root.Unsigned("seed", scenario.seed));

@@ -19,7 +19,8 @@ struct Same {
 constexpr Same<Mark, proto::Mark> kMarks[] = {
     {Mark::kSequenceParallel, proto::SEQUENCE_PARALLEL},
     {Mark::kAverageGradientsAcrossTpDomain, proto::AVERAGE_GRADIENTS_ACROSS_TP_DOMAIN},
-    {Mark::kTensorModelParallel, proto::TENSOR_MODEL_PARALLEL}};
+    {Mark::kTensorModelParallel, proto::TENSOR_MODEL_PARALLEL},
+    {Mark::kAllreduce, proto::ALLREDUCE}};
 constexpr Same<When, proto::When> kWhens[] = {{When::kAtBuild, proto::AT_BUILD},
                                               {When::kDuringCall, proto::DURING_CALL},
                                               {When::kAfterBackward, proto::AFTER_BACKWARD}};

@@ -96,7 +96,7 @@ std::string EncodeParam(const std::string& name, const ParamRecord& param) {
   for (const ParamRecord::Reduction& entry : param.log) {
     writer.Text(entry.group);
     writer.U8(static_cast<uint8_t>(entry.map));
-    writer.U8(entry.divided);
+    writer.Text(entry.divided_by);
     writer.Text(entry.operation);
     writer.I64(entry.step);
   }
@@ -122,7 +122,7 @@ bool DecodeParam(ByteReader& reader, StepRecord& step) {
   for (ParamRecord::Reduction& entry : param.log) {
     entry.group = reader.Text();
     entry.map = static_cast<Map>(reader.U8());
-    entry.divided = reader.U8() != 0;
+    entry.divided_by = reader.Text();
     entry.operation = reader.Text();
     entry.step = static_cast<int>(reader.I64());
     sound &= entry.map <= Map::kStop;

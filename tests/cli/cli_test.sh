@@ -248,6 +248,10 @@ bad_output() {
   mkdir -p "$work/adapters/lora_pr_173"
   expect 4 "adapter in the way" "$sumonce" run lora/pr_173 --export-dir "$work/adapters"
   says err "adapter in the way" "lora_pr_173: is there already; give another --export-dir"
+  expect 0 "traces" "$sumonce" run lora/row_flag_missing --save-trace "$work/traces"
+  expect 4 "traces in the way" "$sumonce" run lora/row_flag_missing --save-trace "$work/traces"
+  says err "traces in the way" "is there already; give another folder, or --force"
+  expect 0 "traces in the way, forced" "$sumonce" run lora/row_flag_missing --save-trace "$work/traces" --force
   expect 4 "folder in a file" "$sumonce" run lora/pr_173 --export-dir "$sumonce/adapters"
   says err "folder in a file" "cannot be made"
   [[ -c /dev/full ]] || return 0

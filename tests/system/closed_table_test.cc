@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <tuple>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr char kFolder[] = SUMONCE_TEST_DATA "/closed_table/";
 constexpr int kRowsOfTheory = 89;  // docs/THEORY.md "The closed table"
-constexpr int kFurtherRows = 4;    // the qk_layernorm switch on
+constexpr int kFurtherRows = 9;    // 4: the qk_layernorm switch on; 5: the experts' group (5.4)
 
 struct Row {
   std::string section, what, model, edits, parameter, waits_for;
@@ -58,6 +59,7 @@ Scenario ScenarioOf(const Row& row, int tp, int dp) {
   for (const Mistake& mistake : read.mistakes) ADD_FAILURE() << Format(mistake);
   read.scenario.qk_layernorm = row.qk_switch;
   if (row.edits == "0_12") read.scenario.finalizer = "megatron_core_0_12";
+  if (absl::StrContains(row.edits, "etp1")) read.scenario.mesh.etp = 1;
   return read.scenario;
 }
 
@@ -73,6 +75,8 @@ std::vector<Rows> RunnableByModel() {
   for (auto& [model, rows] : by_model) groups.push_back(std::move(rows));
   return groups;
 }
+
+constexpr char kInDenseGroup[] = "none, reduced with the dense parameters";
 
 // Marks are set as the finalizer finds them, whatever a gather region did to them before.
 std::vector<Edit> EditsOf(const Rows& rows, const std::string& mark) {
@@ -90,6 +94,11 @@ std::vector<Edit> EditsOf(const Rows& rows, const std::string& mark) {
                      .location = {}});
   }
   for (const Row& row : rows) {
+    if (absl::StrContains(row.edits, "expert") && mark != kInDenseGroup) {
+      edits.push_back(
+          {.kind = MarkEdit{.param = row.parameter, .mark = Mark::kAllreduce, .set = false},
+           .location = {}});
+    }
     for (const Mark which : {Mark::kSequenceParallel, Mark::kAverageGradientsAcrossTpDomain}) {
       const bool set = mark == (which == Mark::kSequenceParallel ? "SUM" : "AVG");
       edits.push_back(
@@ -110,7 +119,7 @@ std::string WordOf(Outcome outcome, Mechanism mechanism, const std::string& coef
     case Mechanism::kMissingSum:
       return "OWN";
     case Mechanism::kDoubleSum:
-      return "xt";
+      return coefficient == "tp" ? "xt" : coefficient == "tp^2" ? "xt^2" : "times " + coefficient;
     case Mechanism::kAveraged:
     case Mechanism::kUnsummedShare:
       return "/t";
@@ -123,10 +132,17 @@ std::string WordOf(Outcome outcome, Mechanism mechanism, const std::string& coef
   }
 }
 
-// MIX/t and MIX/t^2 are mixtures too: the factors before them are those of an average and of what
-// arrived.
+// A mixture's factor is looked at apart (ExpectMixture).
 bool Same(const std::string& expected, const std::string& word) {
-  return expected == word || (expected.starts_with("MIX/t") && word == "MIX");
+  return expected == word || (expected.starts_with("MIX") && word == "MIX");
+}
+
+// What is left of a sum of slices: MIX all of it, MIX/t a tp-th, MIX/t^2 a tp-th of that, MIXxt tp
+// times as much.
+int TimesDivided(const std::string& outcome) {
+  static const std::map<std::string, int> times = {
+      {"MIX", 0}, {"MIX/t", 1}, {"MIX/t^2", 2}, {"MIXxt", -1}};
+  return times.at(outcome);
 }
 
 struct MeshCase {
@@ -135,7 +151,34 @@ struct MeshCase {
 
 class ClosedTable : public ::testing::TestWithParam<MeshCase> {};
 
-void ExpectRow(const Row& row, const std::string& mark, const RunOnce& run) {
+const Tensor& Finalized(const RunOnce& run, int rank, const std::string& parameter) {
+  return run.record.ranks[rank].back().params.at(parameter).finalized();
+}
+
+// Each rank holds the same sum of its tp group's right slices, divided as the row says. `unmarked`:
+// the run in which each rank keeps its slice, itself divided where the row says so.
+void ExpectMixture(const Row& row, const std::string& outcome, const RunOnce& run,
+                   const RunOnce& unmarked) {
+  const Mesh& mesh = *run.proof.mesh;
+  const Group tp = mesh.GroupOf(Axis::kTp);
+  EXPECT_EQ(run.proof.after.at(row.parameter).scale,
+            Scale::SizeOfGroup(tp, -TimesDivided(outcome)));
+  const double slice = row.outcome.at("none") == "/t" ? mesh.size(tp) : 1.0;
+  const double factor = slice / std::pow(mesh.size(tp), TimesDivided(outcome));
+  for (int rank = 0; rank < mesh.world_size(); ++rank) {
+    const Tensor& mixed = Finalized(run, rank, row.parameter);
+    const double allowed = 1e-12 * (MaxAbs(mixed) + 1e-300);
+    for (int64_t i = 0; i < mixed.count(); ++i) {
+      double sum = 0;
+      for (const int peer : mesh.Ranks(tp, rank))
+        sum += Finalized(unmarked, peer, row.parameter).data()[i];
+      ASSERT_NEAR(mixed.data()[i], factor * sum, allowed) << "rank " << rank << ", element " << i;
+    }
+  }
+}
+
+void ExpectRow(const Row& row, const std::string& mark, const RunOnce& run,
+               const RunOnce& unmarked) {
   SCOPED_TRACE(::testing::Message()
                << row.section << " " << row.what << ", " << row.parameter << ", mark " << mark);
   ASSERT_TRUE(run.numbers.contains(row.parameter));
@@ -148,17 +191,20 @@ void ExpectRow(const Row& row, const std::string& mark, const RunOnce& run) {
   EXPECT_TRUE(Same(outcome, WordOf(proof.outcome, proof.mechanism, proof.coefficient)))
       << "the table says " << outcome << ", the proof "
       << WordOf(proof.outcome, proof.mechanism, proof.coefficient);
+  if (outcome.starts_with("MIX")) ExpectMixture(row, outcome, run, unmarked);
 }
 
 TEST_P(ClosedTable, ProofAndNumbersSayWhatTheTableSays) {
   int cells = 0;
   for (const Rows& rows : RunnableByModel()) {
     const Scenario scenario = ScenarioOf(rows[0], GetParam().tp, GetParam().dp);
+    const RunOnce unmarked = RunScenarioOnce(scenario, EditsOf(rows, kInDenseGroup), SimOptions());
+    ASSERT_TRUE(unmarked.run_status.ok()) << unmarked.run_status;
     for (const std::string mark : {"none", "SUM", "AVG"}) {
       const RunOnce run = RunScenarioOnce(scenario, EditsOf(rows, mark), SimOptions());
       ASSERT_TRUE(run.run_status.ok()) << run.run_status;
       EXPECT_THAT(run.disagreements, ::testing::IsEmpty());
-      for (const Row& row : rows) ExpectRow(row, mark, run);
+      for (const Row& row : rows) ExpectRow(row, mark, run, unmarked);
       cells += static_cast<int>(rows.size());
     }
   }
@@ -169,6 +215,32 @@ INSTANTIATE_TEST_SUITE_P(Meshes, ClosedTable,
                          ::testing::Values(MeshCase{2, 1}, MeshCase{3, 1}, MeshCase{4, 1},
                                            MeshCase{2, 2}, MeshCase{8, 1}),
                          [](const auto& info) {
+                           return "tp" + std::to_string(info.param.tp) + "dp" +
+                                  std::to_string(info.param.dp);
+                         });
+
+// 8.3: without a peer over tp every row is right, whatever the marks and however many share dp.
+class ClosedTableOfOne : public ::testing::TestWithParam<MeshCase> {};
+
+TEST_P(ClosedTableOfOne, EveryRowIsRightUnderEveryMark) {
+  for (const Rows& rows : RunnableByModel()) {
+    const Scenario scenario = ScenarioOf(rows[0], GetParam().tp, GetParam().dp);
+    for (const std::string mark : {"none", "SUM", "AVG"}) {
+      const RunOnce run = RunScenarioOnce(scenario, EditsOf(rows, mark), SimOptions());
+      ASSERT_TRUE(run.run_status.ok()) << run.run_status;
+      EXPECT_THAT(run.disagreements, ::testing::IsEmpty());
+      for (const Row& row : rows) {
+        EXPECT_EQ(run.numbers.at(row.parameter).outcome, Outcome::kRight)
+            << row.what << ", " << row.parameter << ", mark " << mark;
+        EXPECT_EQ(run.proof.proofs.at(row.parameter).outcome, Outcome::kRight)
+            << row.what << ", " << row.parameter << ", mark " << mark;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, ClosedTableOfOne,
+                         ::testing::Values(MeshCase{1, 1}, MeshCase{1, 2}), [](const auto& info) {
                            return "tp" + std::to_string(info.param.tp) + "dp" +
                                   std::to_string(info.param.dp);
                          });

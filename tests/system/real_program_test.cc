@@ -67,16 +67,15 @@ TEST_P(RealProgram, HasTheSameVerdicts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(LatentAttention, RealProgram,
-                         ::testing::Values(Pair{"mla/rotary_key_unsummed", "mla-te-sp-off-bug"},
-                                           Pair{"mla/local_spec", "mla-q-layernorm-sp-off-bug"},
-                                           Pair{"mla/replicated_down_projections",
-                                                "mla-te-sp-on-0.19-right"},
-                                           Pair{"mla/down_projections_counted_tp_times",
-                                                "mla-te-sp-on-0.16-norm-bug"}),
-                         [](const auto& info) {
-                           return absl::StrReplaceAll(info.param.trace, {{"-", "_"}, {".", "_"}});
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    LatentAttention, RealProgram,
+    ::testing::Values(Pair{"mla/rotary_key_unsummed", "mla-te-sp-off-bug"},
+                      Pair{"mla/local_spec", "mla-q-layernorm-sp-off-bug"},
+                      Pair{"mla/replicated_down_projections", "mla-te-sp-on-0.19-right"},
+                      Pair{"mla/down_projections_counted_tp_times", "mla-te-sp-on-0.16-norm-bug"}),
+    [](const auto& info) {
+      return absl::StrReplaceAll(info.param.trace, {{"-", "_"}, {".", "_"}});
+    });
 
 }  // namespace
 }  // namespace sumonce

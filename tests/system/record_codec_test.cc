@@ -63,7 +63,7 @@ void ExpectSame(const ParamRecord& a, const ParamRecord& b) {
   for (size_t i = 0; i < a.log.size(); ++i) {
     EXPECT_EQ(a.log[i].group, b.log[i].group);
     EXPECT_EQ(a.log[i].map, b.log[i].map);
-    EXPECT_EQ(a.log[i].divided, b.log[i].divided);
+    EXPECT_EQ(a.log[i].divided_by, b.log[i].divided_by);
     EXPECT_EQ(a.log[i].operation, b.log[i].operation);
     EXPECT_EQ(a.log[i].step, b.log[i].step);
   }

@@ -29,7 +29,8 @@ std::string Text(const Verdict& verdict) {
 class SelfAudit {
  public:
   explicit SelfAudit(const Scenario& scenario, std::span<const Edit> edits)
-      : run_(RunScenarioOnce(scenario, edits, SimOptions())) {
+      : run_(RunScenarioOnce(scenario, edits, SimOptions())),
+        norm_type_(scenario.optimizer.norm_type) {
     std::string pattern = ::testing::TempDir() + "/self_audit_XXXXXX";
     folder_ = mkdtemp(pattern.data());
     if (!run_.run_status.ok()) return;
@@ -48,6 +49,7 @@ class SelfAudit {
         capture::AuditCapture(folder_, {.against = folder_ + "/reference", .threads = 1});
     ASSERT_TRUE(audit.ok()) << audit.status();
     EXPECT_EQ(audit->params.size(), run_.numbers.size());
+    CheckNorm(*audit);
     for (const AuditedParam& param : audit->params) {
       const Verdict& expected = Expected(param.name);
       const Verdict& found = param.verdict;
@@ -73,6 +75,7 @@ class SelfAudit {
   void CheckAlone() const {
     const absl::StatusOr<Audit> audit = capture::AuditCapture(folder_, {.threads = 1});
     ASSERT_TRUE(audit.ok()) << audit.status();
+    CheckNorm(*audit);
     for (const AuditedParam& param : audit->params) {
       const Verdict& expected = Expected(param.name);
       std::set<std::string> possible(param.verdict.possible.begin(), param.verdict.possible.end());
@@ -101,6 +104,18 @@ class SelfAudit {
   }
 
  private:
+  // A norm that counts copies wrongly is found in both, and nowhere else. (The greatest entry is no
+  // norm that a capture has a word for.)
+  void CheckNorm(const Audit& audit) const {
+    const StepRecord& first = run_.record.ranks[0][0];
+    const bool found = std::any_of(audit.norms.begin(), audit.norms.end(),
+                                   [](const auto& norms) { return norms.miscounted; });
+    const bool square = first.grad_norm && norm_type_ == NormType::kL2;
+    EXPECT_EQ(audit.norms[0].recorded.has_value(), square);
+    if (square) EXPECT_EQ(*audit.norms[0].recorded, first.grad_norm->norm);
+    EXPECT_EQ(found, square && run_.norm_verdict.has_value());
+  }
+
   // A call of the finalizer that gave what the run, which looks at what each rank sent, has no name
   // for. The audit, which looks at what each rank got, may have one.
   static bool Unnamed(const Verdict& verdict) {
@@ -126,6 +141,7 @@ class SelfAudit {
   }
 
   RunOnce run_;
+  NormType norm_type_;
   bool refused_ = false;
   std::string folder_;
 };

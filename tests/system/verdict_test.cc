@@ -189,7 +189,8 @@ const Finding* FindingOf(const ScenarioResult& result, Mechanism mechanism) {
 TEST(Cures, AreTriedAndRight) {
   const std::vector<Mechanism> beyond = {Mechanism::kLostContribution, Mechanism::kStale,
                                          Mechanism::kWrongShard,       Mechanism::kLocalGradient,
-                                         Mechanism::kWrongScale,       Mechanism::kMixedUse};
+                                         Mechanism::kWrongScale,       Mechanism::kMixedUse,
+                                         Mechanism::kNotFinite};
   int cures = 0;
   for (const ScenarioFile& file : testing::ShippedFiles()) {
     const Scenario scenario = testing::Shipped(file.name);

@@ -139,7 +139,10 @@ class StepRecorder {
     const Group group = mesh_.GroupOf(rule.axes, rule.group);
     const int n = mesh_.size(group);
     if (list.params.empty() || n == 1) return absl::OkStatus();
-    if (rule.divide_by_group) ScaleGradients(list.params, 1.0 / n);
+    if (!rule.divided_by.empty()) {
+      const Group divisor = mesh_.GroupOf(AxesOfGroup(rule.divided_by), rule.divided_by);
+      ScaleGradients(list.params, 1.0 / mesh_.size(divisor));
+    }
     if (rule.map == Map::kIdentity) return absl::OkStatus();
     if (rule.map != Map::kSum && rule.map != Map::kAvg) {
       return absl::UnimplementedError(

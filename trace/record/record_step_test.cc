@@ -3,6 +3,7 @@
 // and nothing of forward, backward or memory.
 #include "trace/record/record_step.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
@@ -56,6 +57,15 @@ bool TellsRanksApart(const Scenario& scenario) {
   return false;
 }
 
+// Whether the finalizer does not divide by the tokens: then the programs of one and of several
+// ranks differ by a number, and nothing is claimed of either.
+bool LeavesANumberOut(const Scenario& scenario) {
+  return std::any_of(scenario.defects.begin(), scenario.defects.end(), [](const Edit& edit) {
+    const auto* rule = std::get_if<RuleEdit>(&edit.kind);
+    return rule && rule->how == RuleEdit::How::kDrop && rule->rule == "times_inverse_num_tokens";
+  });
+}
+
 class ShippedScenario : public ::testing::TestWithParam<std::string> {};
 
 // NO_STATEMENT of the traces where the scenario's proof says more: of ranks that run different
@@ -76,7 +86,8 @@ TEST_P(ShippedScenario, ProversAgree) {
   }
   ASSERT_TRUE(set.ok()) << set.status();
   const TraceProof proof = ProveTraces(*set);
-  EXPECT_EQ(proof.refused.empty(), !TellsRanksApart(scenario)) << proof.refused;
+  EXPECT_EQ(proof.refused.empty(), !TellsRanksApart(scenario) && !LeavesANumberOut(scenario))
+      << proof.refused;
   EXPECT_EQ(proof.proofs.size(), expected.proofs.size());
   int same = 0, refused = 0;
   for (const auto& [param, want] : expected.proofs) {
@@ -113,7 +124,7 @@ TEST(WriteTraces, ComesBackTheSame) {
   const auto set = RecordStep(recorded, recorded.defects);
   ASSERT_TRUE(set.ok()) << set.status();
   const std::string dir = absl::StrCat(::testing::TempDir(), "/recorded_step");
-  const absl::Status written = WriteTraces(*set, dir);
+  const absl::Status written = WriteTraces(*set, dir, true);
   ASSERT_TRUE(written.ok()) << written;
   const auto read = ReadTraces(dir);
   ASSERT_TRUE(read.ok()) << read.status();

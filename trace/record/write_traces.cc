@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
@@ -132,6 +133,19 @@ absl::Status WriteGzip(const std::string& path, const std::string& text) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": error: cannot be written to its end"));
 }
 
+// Traces of two runs in one folder would be taken for one.
+absl::Status CheckNoTraces(const std::string& dir) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(dir, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string path = entry->path().string();
+    if (absl::EndsWith(path, ".jsonl.gz") || absl::EndsWith(path, ".jsonl"))
+      return absl::AlreadyExistsError(absl::StrCat(
+          path, ": error: is there already; give another folder, or --force to overwrite it"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 }  // namespace record
 
@@ -157,10 +171,14 @@ std::string ProgramText(const Program& program) {
   return text;
 }
 
-absl::Status WriteTraces(const TraceSet& set, const std::string& dir) {
+absl::Status WriteTraces(const TraceSet& set, const std::string& dir, bool overwrite) {
+  if (!overwrite) SUMONCE_RETURN_IF_ERROR(record::CheckNoTraces(dir));
   std::error_code error;
   std::filesystem::create_directories(dir, error);
-  if (error) return absl::InvalidArgumentError(absl::StrCat(dir, ": error: ", error.message()));
+  if (error)
+    return absl::InvalidArgumentError(absl::StrCat(dir,
+                                                   ": error: cannot be made: ", error.message(),
+                                                   "; give a directory that can be written"));
   std::vector<const Program*> programs;
   for (const Program& program : set.ranks) programs.push_back(&program);
   if (set.twice) programs.push_back(&*set.twice);

@@ -33,8 +33,8 @@ std::string Text(const Choice& choice) {
 
 class Run {
  public:
-  Run(const Example& example, int n, const DeclarationTable& table)
-      : example_(example), n_(n), table_(table) {}
+  Run(const Example& example, int n, const DeclarationTable& table, const SweepOptions& options)
+      : example_(example), n_(n), table_(table), options_(options) {}
 
   SweepCounts All() {
     for (size_t i = 0; i < example_.operands.size(); ++i) whole_.push_back(Fill(i));
@@ -68,7 +68,11 @@ class Run {
   }
 
   void Choose(size_t i, bool special) {
-    if (i == choices_.size()) return Visit();
+    if (options_.to_first_fault && !counts_.unsound.empty()) return;
+    if (i == choices_.size()) {
+      if (combinations_++ % options_.stride == 0) Visit();
+      return;
+    }
     const Extents& shape = example_.operands[i];
     const auto take = [&](const Choice& choice, bool is_special) {
       if (special && is_special) return;
@@ -220,6 +224,8 @@ class Run {
   uint64_t state_ = 12345;
   std::vector<Array> whole_, wholes_;
   std::vector<Choice> choices_;
+  const SweepOptions options_;
+  int64_t combinations_ = 0;
   SweepCounts counts_;
 };
 
@@ -378,8 +384,9 @@ Argument Axis(int size) {
 }
 Argument Reduce(std::string_view name) { return {.kind = Argument::Kind::kReduce, .text = name}; }
 
-SweepCounts Sweep(const Example& example, int n, const DeclarationTable& table) {
-  return Run(example, n, table).All();
+SweepCounts Sweep(const Example& example, int n, const DeclarationTable& table,
+                  const SweepOptions& options) {
+  return Run(example, n, table, options).All();
 }
 
 }  // namespace sumonce::trace::testing

@@ -58,6 +58,11 @@ struct SweepCounts {
   int idle = 0;  // refusals of what is in some state after all
   std::vector<std::string> unsound;
 };
-SweepCounts Sweep(const Example& example, int n, const DeclarationTable& table);
+struct SweepOptions {
+  bool to_first_fault = false;  // stops at an unsound claim
+  int stride = 1;               // each so-many-th combination
+};
+SweepCounts Sweep(const Example& example, int n, const DeclarationTable& table,
+                  const SweepOptions& options);
 
 }  // namespace sumonce::trace::testing

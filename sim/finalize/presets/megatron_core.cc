@@ -53,6 +53,14 @@ bool MeanLoss(const Param& param, const FinalizeConfig& config) {
 bool TokenLoss(const Param& param, const FinalizeConfig& config) {
   return param.marks.allreduce && config.per_token_loss;
 }
+// In the buffers of the experts, with the dense buffers' factor: 1/dp, not 1/edp
+// (distributed_data_parallel.py).
+bool ExpertMeanLoss(const Param& param, const FinalizeConfig& config) {
+  return !param.marks.allreduce && !config.per_token_loss;
+}
+bool ExpertTokenLoss(const Param& param, const FinalizeConfig& config) {
+  return !param.marks.allreduce && config.per_token_loss;
+}
 bool PerToken(const Param&, const FinalizeConfig& config) { return config.per_token_loss; }
 
 struct VersionedRule {
@@ -63,26 +71,53 @@ struct VersionedRule {
 };
 
 // In the order of the steps, and inside a step in the order in which rules are asked.
-std::vector<VersionedRule> Table() {
-  const std::vector<Axis> tp = {Axis::kTp}, dp = {Axis::kDp};
+std::vector<VersionedRule> DataParallelRules() {
+  const std::vector<Axis> dp = {Axis::kDp}, edp = {Axis::kEdp};
   return {
       {kOldest,
        kNewest,
        "data_parallel",
        {.name = "data_parallel_mean",
-        .says = "all parameters: times 1/dp, summed over dp (mean-of-cells loss)",
+        .says = "all parameters but those marked allreduce=false: times 1/dp, summed over dp "
+                "(mean-of-cells loss)",
         .axes = dp,
         .group = "dp",
-        .divide_by_group = true,
+        .divided_by = "dp",
         .claims = MeanLoss}},
       {kOldest,
        kNewest,
        "data_parallel",
        {.name = "data_parallel_sum",
-        .says = "all parameters: summed over dp (per-token loss)",
+        .says = "all parameters but those marked allreduce=false: summed over dp (per-token loss)",
         .axes = dp,
         .group = "dp",
         .claims = TokenLoss}},
+      {kOldest,
+       kNewest,
+       "data_parallel",
+       {.name = "expert_data_parallel_mean",
+        .says =
+            "parameters marked allreduce=false: times 1/dp, summed over edp, the ranks that hold "
+            "the same experts (mean-of-cells loss)",
+        .axes = edp,
+        .group = "edp",
+        .divided_by = "dp",
+        .claims = ExpertMeanLoss}},
+      {kOldest,
+       kNewest,
+       "data_parallel",
+       {.name = "expert_data_parallel_sum",
+        .says = "parameters marked allreduce=false: summed over edp, the ranks that hold the same "
+                "experts (per-token loss)",
+        .axes = edp,
+        .group = "edp",
+        .claims = ExpertTokenLoss}},
+  };
+}
+
+std::vector<VersionedRule> TensorParallelRules() {
+  const std::vector<Axis> tp = {Axis::kTp};
+  return {
       {13,
        kNewest,
        "tensor_parallel",
@@ -138,7 +173,8 @@ std::vector<VersionedRule> Table() {
 
 FinalizePreset PresetOf(int version) {
   FinalizePreset preset{.name = absl::StrCat("megatron_core_0_", version), .steps = {}};
-  std::vector<VersionedRule> table = Table();
+  std::vector<VersionedRule> table = DataParallelRules();
+  for (VersionedRule& rule : TensorParallelRules()) table.push_back(std::move(rule));
   for (VersionedRule& entry : table) {
     if (version < entry.first || version > entry.last) continue;
     if (preset.steps.empty() || preset.steps.back().name != entry.step)

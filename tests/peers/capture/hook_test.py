@@ -171,6 +171,11 @@ class InAJob(unittest.TestCase):
         self.assertEqual(sorted(tensors), [f"{k}/{n}" for k in ("contribution", "finalized")
                                            for n in ("fc1.bias", "fc1.weight", "head.weight")])
 
+    def test_ranks_of_one_run_say_so_and_runs_differ(self):
+        runs = [{about["run"] for about in captured("ddp-accumulation-right")[1]} for _ in range(2)]
+        self.assertEqual([len(run) for run in runs], [1, 1])
+        self.assertNotEqual(*runs)
+
     def test_modules_stand_in_the_first_file_only(self):
         self.watch(steps=[1, 2])
         self.train(2)

@@ -6,7 +6,7 @@
 //    "calculate_per_token_loss": false}, "params": {"a.weight": {"marks": {"allreduce": true}}}}
 //   {"a.weight": [{"step": "data_parallel", "rule": "data_parallel_mean", "group": "dp", "map":
 //   "sum",
-//    "divide_by_group": true, "times_inverse_tokens": false}]}
+//    "divided_by": "dp", "times_inverse_tokens": false}]}
 #include <iostream>
 #include <string>
 
@@ -41,7 +41,7 @@ json ActionsOf(const sumonce::FinalizePreset& preset, const sumonce::FinalizeCon
                        {"rule", rule->name},
                        {"group", rule->group},
                        {"map", rule->map == sumonce::Map::kAvg ? "avg" : "sum"},
-                       {"divide_by_group", rule->divide_by_group},
+                       {"divided_by", rule->divided_by},
                        {"times_inverse_tokens", rule->times_inverse_tokens}});
   }
   return actions;
