@@ -64,7 +64,8 @@ Value AllConstants(const Call& call, const LocalRule& rule, const std::vector<Bo
   for (const Bound& bound : operands) {
     if (ExtentsChange(bound, combined)) return call.Lose(kExtents);
   }
-  return combined == 0 ? UniformValue(std::nullopt) : EqualValue();
+  // A sum over extents that do not change is the same number everywhere again.
+  return rule.mixes == 0 ? UniformValue(std::nullopt) : EqualValue();
 }
 
 // Binds the operands; a fault that one brings, or that its kind is.

@@ -1,7 +1,7 @@
 """Random SPMD programs, right and wrong, with the numerical truth of every gradient, for the prover's soundness.
 
     python tests/peers/trace/random_programs.py --count 200 --seed 1 --out random_programs.jsonl.gz
-    python tests/peers/trace/random_programs.py --count 10000 --seed 7 --check build/release/tests/sumonce_check_programs
+    python tests/peers/trace/random_programs.py --count 10000 --seed 7 --check build/release/sumonce_check_programs
 
 A program is a stack of a Transformer's blocks (random_blocks.py) or a soup of operations (random_soups.py) in float64, each
 replicated parameter with a right or a wrong finalizer (random_worlds.py). Two threads of one process are its two ranks and
@@ -49,7 +49,7 @@ def main():
     parser.add_argument("--kind", choices=[*KINDS, "both"], default="both")
     out = parser.add_mutually_exclusive_group(required=True)
     out.add_argument("--out", type=Path, help="a file, gzipped")
-    out.add_argument("--check", type=Path, help="a program that reads them, such as build/release/tests/sumonce_check_programs")
+    out.add_argument("--check", type=Path, help="a program that reads them, such as build/release/sumonce_check_programs")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)

@@ -5,6 +5,7 @@
 
 Behind the gather, each rank's gradient of the norm's weight is complete but for its heads, and the backward pass sums it;
 the mark `sequence_parallel`, which the norm brings along, has the finalizer sum it once more."""
+import peft  # noqa: mcore-bridge imports it within a step: rather once, before the tracer forks
 import torch.nn.functional as F
 from megatron_step import config, gpt, layer_spec, marking, trace_step
 
