@@ -14,7 +14,10 @@ int Validate(const SelectionFlags& flags, Context& context) {
   const int status = Complain(selection, context);
   if (status == kAsExpected)
     context.io.out << "sumonce: " << selection.runs.size() << " valid, no mistakes\n";
-  if (status == kUsage) context.io.err << "sumonce: " << selection.mistakes.size() << " mistakes\n";
+  if (status == kUsage) {
+    const size_t count = selection.mistakes.size();
+    context.io.err << "sumonce: " << count << (count == 1 ? " mistake\n" : " mistakes\n");
+  }
   return status;
 }
 

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cmath>
+
 #include "base/safetensors.h"
 #include "sim/scenario_reader_fixture.h"
 
@@ -41,6 +43,8 @@ TEST_F(ScenarioReaderTest, RefusesWhatIsNoScenarioFile) {
               ElementsAre(HasSubstr(":1:11: error: byte 0xff is no UTF-8")));
   EXPECT_THAT(MistakesOf("finalizer: \"\\377\" model { layer { mlp {} } }"),
               ElementsAre(HasSubstr(":1:1: error: finalizer: \"\\xff\" is no text")));
+  EXPECT_THAT(MistakesOf("\xef\xbb\xbfseed: 7"),
+              ElementsAre(HasSubstr(":1:1: error: the file begins with a byte order mark")));
   EXPECT_THAT(Mistakes(root_.string()), ElementsAre(HasSubstr(": error: is a directory")));
   EXPECT_THAT(Mistakes((root_ / "none").string()),
               ElementsAre(": error: cannot be read: No such file or directory"));
@@ -88,6 +92,12 @@ TEST_F(ScenarioReaderTest, WeightsFilesMustHoldTheModel) {
                             "one of shape [4, 2]")));
   tensors["decoder.layers.0.mlp.linear_fc1.weight"] = tensor({2, 4});
   tensors["decoder.layers.0.mlp.linear_fc2.weight"] = tensor({4, 2});
+  tensors["decoder.layers.0.mlp.linear_fc2.weight"].values[3] = std::nan("");
+  ASSERT_TRUE(WriteSafetensors(path, tensors, {}, true).ok());
+  EXPECT_THAT(
+      MistakesOf(scenario),
+      ElementsAre(HasSubstr("linear_fc2.weight has nan at [1, 1], expected finite numbers")));
+  tensors["decoder.layers.0.mlp.linear_fc2.weight"].values[3] = 1;
   ASSERT_TRUE(WriteSafetensors(path, tensors, {}, true).ok());
   EXPECT_THAT(MistakesOf(scenario), IsEmpty());
 }

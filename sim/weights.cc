@@ -1,5 +1,7 @@
 #include "sim/weights.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/math.h"
@@ -66,14 +68,40 @@ absl::StatusOr<Weights> FromCheckpoint(const SafetensorsReader& file, const Para
   return weights;
 }
 
+// "[2, 5]": the place of an element.
+std::string PlaceOf(int64_t element, const Dims& dims) {
+  std::vector<int64_t> at(dims.size());
+  for (size_t d = dims.size(); d-- > 0; element /= dims[d].extent()) {
+    at[d] = element % dims[d].extent();
+  }
+  return absl::StrCat("[", absl::StrJoin(at, ", "), "]");
+}
+
+// Weights that are no numbers would make every gradient none, and every comparison a fault.
+absl::Status CheckFinite(const std::string& path, const Weights& weights) {
+  for (const auto& [name, weight] : weights) {
+    for (int64_t i = 0; i < weight.count(); ++i) {
+      const double value = weight.data()[i];
+      if (std::isfinite(value)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": ", name, " has ", value, " at ", PlaceOf(i, weight.dims()),
+                       ", expected finite numbers; take a checkpoint from before they appeared"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Weights> StartWeights(const Scenario& scenario, const ParamStore& params) {
   if (!scenario.weights_file.empty()) {
     SUMONCE_ASSIGN_OR_RETURN(const SafetensorsReader file,
                              SafetensorsReader::Open(scenario.weights_file));
-    return HasHfNames(file) ? ImportHfWeights(scenario, file, params)
-                            : FromCheckpoint(file, params);
+    SUMONCE_ASSIGN_OR_RETURN(Weights weights, HasHfNames(file)
+                                                  ? ImportHfWeights(scenario, file, params)
+                                                  : FromCheckpoint(file, params));
+    SUMONCE_RETURN_IF_ERROR(CheckFinite(file.path(), weights));
+    return weights;
   }
   Weights weights;
   for (const Param& param : params.all()) weights[param.name] = RandomWeight(scenario, param);

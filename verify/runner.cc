@@ -33,6 +33,18 @@ std::string ProofOnCure(const Scenario& scenario) {
   return absl::StrCat("right, in numbers and for every ", absl::StrJoin(axes, " and "));
 }
 
+// A scenario whose fault is a sum over an axis has nothing to show where that axis has one rank.
+std::string NothingToFind(const Scenario& scenario) {
+  const Mesh mesh = *Mesh::Create(scenario.mesh);
+  for (const Expectation& expectation : scenario.expectations) {
+    if (!expectation.axis || mesh.size(*expectation.axis) > 1) continue;
+    const std::string axis(Name(*expectation.axis));
+    return absl::StrCat(axis, " is 1: there is nothing to sum over it, and ", Describe(expectation),
+                        " cannot be found");
+  }
+  return "";
+}
+
 class ScenarioRun {
  public:
   ScenarioRun(const Scenario& scenario, const RunnerOptions& options)
@@ -45,7 +57,7 @@ class ScenarioRun {
 
   std::vector<ScenarioResult> Run() {
     std::vector<ScenarioResult> results;
-    if (const std::string reason = NothingToFind(); !reason.empty())
+    if (const std::string reason = NothingToFind(scenario_); !reason.empty())
       return {SkippedResult(scenario_, scenario_.name, reason)};
     results.push_back(Judge(scenario_.name, scenario_.defects, scenario_.expectations));
     if (scenario_.harmless) return results;
@@ -68,18 +80,6 @@ class ScenarioRun {
   }
 
  private:
-  // A scenario whose fault is a sum over an axis has nothing to show where that axis has one rank.
-  std::string NothingToFind() const {
-    const Mesh mesh = *Mesh::Create(scenario_.mesh);
-    for (const Expectation& expectation : scenario_.expectations) {
-      if (!expectation.axis || mesh.size(*expectation.axis) > 1) continue;
-      const std::string axis(Name(*expectation.axis));
-      return absl::StrCat(axis, " is 1: there is nothing to sum over it, and ",
-                          Describe(expectation), " cannot be found");
-    }
-    return "";
-  }
-
   std::vector<Edit> CuredEdits() const {
     if (scenario_.cures.empty()) return {};
     std::vector<Edit> edits = scenario_.defects;
@@ -447,6 +447,8 @@ std::string WhyProcessesAreGone(const RemoteScenarios& remote) {
 
 std::vector<ScenarioResult> ProveScenario(const Scenario& scenario) {
   std::vector<ScenarioResult> results;
+  if (const std::string reason = NothingToFind(scenario); !reason.empty())
+    return {SkippedResult(scenario, scenario.name, reason)};
   results.push_back(
       ProofJudge(scenario, scenario.expectations).Judge(scenario.name, scenario.defects));
   if (scenario.harmless || (scenario.defects.empty() && scenario.cures.empty())) return results;

@@ -38,28 +38,33 @@ bool Holds(const std::vector<int64_t>& shape, const std::vector<int64_t>& dims) 
 }
 
 // A file under this model's own names: every tensor is compared, not only the first wrong one.
-void CheckCheckpoint(const Block& model, const SafetensorsReader& file, const ParamStore& params) {
+// Whether each has its place and shape.
+bool CheckCheckpoint(const Block& model, const SafetensorsReader& file, const ParamStore& params) {
   std::vector<std::string> there;
   for (const auto& [name, info] : file.tensors()) there.push_back(name);
+  bool all_fit = true;
   for (const Param& param : params.all()) {
     const std::vector<int64_t> wanted = ShapeOf(param.shards.whole());
     const auto found = file.tensors().find(param.name);
+    if (found != file.tensors().end() && Holds(found->second.shape, wanted)) continue;
+    all_fit = false;
     if (found == file.tensors().end()) {
       model.Add("weights_file",
                 absl::StrCat(file.path(), " has no tensor ", param.name, ", expected one of shape ",
                              Shape(wanted), DidYouMean(param.name, there)));
-    } else if (!Holds(found->second.shape, wanted)) {
+    } else {
       model.Add(
           "weights_file",
           absl::StrCat(file.path(), ": ", param.name, " has the shape ", Shape(found->second.shape),
                        ", expected ", Shape(wanted), "; change the model's sizes or the file"));
     }
   }
+  return all_fit;
 }
 
 void CheckWeights(const Block& model, const SafetensorsReader& file, const Scenario& scenario) {
   Model built(EffectiveModel(scenario));
-  if (!HasHfNames(file)) return CheckCheckpoint(model, file, built.params());
+  if (!HasHfNames(file) && !CheckCheckpoint(model, file, built.params())) return;
   const auto weights = StartWeights(scenario, built.params());
   if (!weights.ok()) {
     model.Add("weights_file", absl::StrCat("weights_file: ", weights.status().message()));

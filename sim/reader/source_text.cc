@@ -86,6 +86,12 @@ size_t SourceText::Offset(int line, int column) const {
 }
 
 bool SourceText::CheckIsText(Mistakes& mistakes) const {
+  if (text_.rfind("\xef\xbb\xbf", 0) == 0) {
+    mistakes.Add(At(0),
+                 "the file begins with a byte order mark (ef bb bf), expected plain UTF-8; save it "
+                 "as UTF-8 without one");
+    return false;
+  }
   for (size_t i = 0; i < text_.size(); ++i) {
     const unsigned char c = text_[i];
     if ((c >= ' ' && c != 0x7f) || (c >= '\t' && c <= '\r')) continue;

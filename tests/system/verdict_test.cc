@@ -254,9 +254,11 @@ TEST(Expectations, OfAConsequenceWithAFactorAreNotMet) {
 TEST(Runner, SkipsAFaultOverAnAxisOfOneRank) {
   const Scenario scenario =
       testing::Shipped("lora/row_flag_missing", {.axes = {{Axis::kTp, 1}}, .seed = {}});
-  const ScenarioResult result = RunScenario(scenario, RunnerOptions())[0];
-  EXPECT_EQ(result.outcome, RunOutcome::kSkip);
-  EXPECT_THAT(result.skip_reason, ::testing::HasSubstr("tp is 1"));
+  for (const auto& results : {RunScenario(scenario, RunnerOptions()), ProveScenario(scenario)}) {
+    ASSERT_EQ(results.size(), 1U);
+    EXPECT_EQ(results[0].outcome, RunOutcome::kSkip);
+    EXPECT_THAT(results[0].skip_reason, ::testing::HasSubstr("tp is 1"));
+  }
 }
 
 // An edit that changes nothing is no control.
