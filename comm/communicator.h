@@ -106,8 +106,8 @@ class Communicator {
   // Not collective.
   virtual void Abort(absl::Status status) = 0;
 
-  // Blocking forms.
-  absl::Status Run(Call call);
+  // Blocking forms. Run is Start and Wait; a transport may know a shorter way.
+  virtual absl::Status Run(Call call);
   absl::Status AllReduce(Buffer in, Buffer out, ReduceOp op, std::string_view label);
   absl::Status ReduceScatter(Buffer in, Buffer out, ReduceOp op, std::string_view label);
   absl::Status AllGather(Buffer in, Buffer out, std::string_view label);

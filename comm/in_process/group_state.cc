@@ -14,7 +14,7 @@ Members NamedMembers(const std::string& name, std::vector<int> ranks) {
 }  // namespace
 
 GroupState::GroupState(const std::string& name, std::vector<int> ranks)
-    : collectives_(NamedMembers(name, std::move(ranks))) {}
+    : collectives_(NamedMembers(name, std::move(ranks))), small_sums_(size()) {}
 
 std::pair<Channel*, int> GroupState::ChannelOf(int rank, const Call& call) {
   if (call.kind == CallKind::kSend) return {&Route(rank, call.root), 0};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/in_process/channel.h"
+#include "comm/in_process/small_sums.h"
 
 namespace sumonce {
 
@@ -19,6 +20,10 @@ struct GroupState {
   int size() const { return static_cast<int>(world_ranks().size()); }
   const std::vector<int>& world_ranks() const { return collectives_.members().world_ranks; }
 
+  const std::string& name() const { return collectives_.members().group; }  // "tp [0 1]"
+  SmallSums& small_sums() { return small_sums_; }
+  bool IsCollective(const Channel* channel) const { return channel == &collectives_; }
+
   // Where a call of `rank` meets its peers', and this rank's slot there.
   std::pair<Channel*, int> ChannelOf(int rank, const Call& call);
 
@@ -26,6 +31,7 @@ struct GroupState {
   Channel& Route(int source, int destination);
 
   Channel collectives_;
+  SmallSums small_sums_;
   std::mutex mutex_;
   // By (source, destination), each made on its first message. Slot 0 sends, slot 1 receives.
   std::map<std::pair<int, int>, std::unique_ptr<Channel>> routes_;

@@ -10,15 +10,35 @@
 #include "comm/call_check.h"
 
 namespace sumonce {
+namespace {
+
+absl::Status WaitFor(Scheduler& scheduler, int world_rank, const std::function<bool()>& ready,
+                     const std::function<std::string()>& waiting_for) {
+  if (scheduler.Spin(ready) && !scheduler.Stopped()) return absl::OkStatus();
+  return scheduler.WaitUntil(world_rank, ready, waiting_for);
+}
+
+void Wake(Scheduler& scheduler, const std::vector<int>& world_ranks) {
+  if (!scheduler.AnyWaiting()) return;
+  scheduler.Exclusive([&] {
+    for (int rank : world_ranks) scheduler.Notify(rank);
+  });
+}
+
+}  // namespace
 
 class InProcessCommunicator::InProcessWork : public Work {
  public:
-  InProcessWork(Scheduler& scheduler, int world_rank, Channel& channel, int slot)
+  // `marks` are told of its begin and end; null for a call that has posted, or is between two.
+  InProcessWork(Scheduler& scheduler, int world_rank, Channel& channel, int slot, SmallSums* marks)
       : scheduler_(scheduler),
         world_rank_(world_rank),
         channel_(channel),
         slot_(slot),
-        point_(channel.Next(slot)) {}
+        marks_(marks),
+        point_(channel.Next(slot)) {
+    if (marks_ != nullptr && marks_->BeginAtChannel(slot_)) WakeMembers();
+  }
   ~InProcessWork() override;
 
   absl::Status Enter(Call&& call, SplitKey split);
@@ -26,13 +46,16 @@ class InProcessCommunicator::InProcessWork : public Work {
   SplitPart TakePart() { return point_.TakePart(slot_); }
 
  private:
-  absl::Status WaitUntil(const std::function<bool()>& ready);
-  void WakeMembers();
+  absl::Status WaitUntil(const std::function<bool()>& ready) {
+    return WaitFor(scheduler_, world_rank_, ready, [this] { return point_.WaitingFor(slot_); });
+  }
+  void WakeMembers() { Wake(scheduler_, channel_.members().world_ranks); }
 
   Scheduler& scheduler_;
   const int world_rank_;
   Channel& channel_;
   const int slot_;
+  SmallSums* const marks_;
   Rendezvous& point_;
   bool waited_ = false;
 };
@@ -41,6 +64,7 @@ class InProcessCommunicator::InProcessWork : public Work {
 InProcessCommunicator::InProcessWork::~InProcessWork() {
   if (!waited_ && point_.SeeThrough(slot_)) WakeMembers();
   channel_.Leave(slot_, point_);
+  if (marks_ != nullptr) marks_->EndAtChannel(slot_, waited_);
 }
 
 absl::Status InProcessCommunicator::InProcessWork::Enter(Call&& call, SplitKey split) {
@@ -64,31 +88,46 @@ absl::Status InProcessCommunicator::InProcessWork::Wait() {
   return status;
 }
 
-absl::Status InProcessCommunicator::InProcessWork::WaitUntil(const std::function<bool()>& ready) {
-  if (scheduler_.Spin(ready) && !scheduler_.Stopped()) return absl::OkStatus();
-  return scheduler_.WaitUntil(world_rank_, ready, [this] { return point_.WaitingFor(slot_); });
-}
-
-void InProcessCommunicator::InProcessWork::WakeMembers() {
-  if (!scheduler_.AnyWaiting()) return;
-  scheduler_.Exclusive([this] {
-    for (int rank : channel_.members().world_ranks) scheduler_.Notify(rank);
-  });
-}
-
 absl::StatusOr<std::unique_ptr<Work>> InProcessCommunicator::Start(Call call) {
   SUMONCE_RETURN_IF_ERROR(CheckCall(call, rank_, size()));
   return Enter(std::move(call), {});
 }
 
 absl::StatusOr<std::unique_ptr<InProcessCommunicator::InProcessWork>> InProcessCommunicator::Enter(
-    Call&& call, SplitKey split) {
+    Call&& call, SplitKey split, bool has_posted) {
   if (scheduler_.Stopped()) return StopStatus();
   const auto [channel, slot] = group_->ChannelOf(rank_, call);
-  auto work = std::make_unique<InProcessWork>(scheduler_, world_rank(), *channel, slot);
+  SmallSums* const marks =
+      has_posted || !group_->IsCollective(channel) ? nullptr : &group_->small_sums();
+  auto work = std::make_unique<InProcessWork>(scheduler_, world_rank(), *channel, slot, marks);
   const absl::Status match = work->Enter(std::move(call), split);
   if (!match.ok()) scheduler_.Stop(match);  // every rank's Wait returns it, this one's too
   return work;
+}
+
+absl::Status InProcessCommunicator::Run(Call call) {
+  SmallSums& sums = group_->small_sums();
+  if (!sums.Takes(rank_, call)) return Communicator::Run(std::move(call));
+  SUMONCE_RETURN_IF_ERROR(CheckCall(call, rank_, size()));
+  if (scheduler_.Stopped()) return StopStatus();
+  sums.Post(rank_, call);
+  Wake(scheduler_, group_->world_ranks());
+  using State = SmallSums::State;
+  State state = State::kWaiting;
+  SUMONCE_RETURN_IF_ERROR(WaitFor(
+      scheduler_, world_rank(), [&] { return (state = sums.Look(rank_)) != State::kWaiting; },
+      [&] { return DescribeWait(call, group_->name(), WorldRanks(sums.Missing(rank_)), {}); }));
+  if (state == State::kPosted) {
+    sums.Sum(rank_, call);
+    return absl::OkStatus();
+  }
+  SUMONCE_ASSIGN_OR_RETURN(const auto work, Enter(std::move(call), {}, true));
+  return work->Wait();
+}
+
+std::vector<int> InProcessCommunicator::WorldRanks(std::vector<int> slots) const {
+  for (int& slot : slots) slot = group_->world_ranks()[slot];
+  return slots;
 }
 
 absl::Status InProcessCommunicator::StopStatus() const {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/executor.h"
@@ -26,6 +27,7 @@ class InProcessCommunicator : public Communicator {
   }
 
   absl::StatusOr<std::unique_ptr<Work>> Start(Call call) override;
+  absl::Status Run(Call call) override;
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key,
                                                       std::string_view label) override;
   void Abort(absl::Status status) override;
@@ -33,7 +35,9 @@ class InProcessCommunicator : public Communicator {
  private:
   class InProcessWork;
 
-  absl::StatusOr<std::unique_ptr<InProcessWork>> Enter(Call&& call, SplitKey split);
+  absl::StatusOr<std::unique_ptr<InProcessWork>> Enter(Call&& call, SplitKey split,
+                                                       bool has_posted = false);
+  std::vector<int> WorldRanks(std::vector<int> slots) const;
   int world_rank() const { return group_->world_ranks()[rank_]; }
   absl::Status StopStatus() const;
 
