@@ -66,6 +66,12 @@ double RelativeError(const CostModel& model, const CostPoint& point) {
   return std::abs(Predict(model, point.ranks, point.bytes).seconds / point.seconds - 1.0);
 }
 
+// By what factor the time is off, less 1, whichever way: what a bar has to be to reach it.
+double FactorError(const CostModel& model, const CostPoint& point) {
+  const double ratio = Predict(model, point.ranks, point.bytes).seconds / point.seconds;
+  return std::max(ratio, 1.0 / ratio) - 1.0;
+}
+
 // The value that `share` of the sorted values do not exceed, on the safe side.
 double Quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
@@ -75,9 +81,9 @@ double Quantile(std::vector<double> values, double share) {
 }
 
 // The errors on points that the fit did not see: each size in turn, with all its rank counts.
-template <typename KeyOf>
+template <typename KeyOf, typename ErrorOf>
 std::vector<double> LeftOutErrors(const Shape& shape, const std::vector<CostPoint>& points,
-                                  KeyOf key_of) {
+                                  KeyOf key_of, ErrorOf error_of) {
   std::set<int64_t> keys;
   for (const CostPoint& point : points) keys.insert(key_of(point));
   std::vector<double> errors;
@@ -88,7 +94,7 @@ std::vector<double> LeftOutErrors(const Shape& shape, const std::vector<CostPoin
     }
     const CostModel model = FitShape(shape, kept);
     for (const CostPoint& point : points) {
-      if (key_of(point) == key) errors.push_back(RelativeError(model, point));
+      if (key_of(point) == key) errors.push_back(error_of(model, point));
     }
   }
   return errors;
@@ -187,7 +193,7 @@ absl::StatusOr<CostModel> FitCostModel(CallKind call, std::vector<CostPoint> poi
   for (const CostAlgorithm algorithm : {CostAlgorithm::kRing, CostAlgorithm::kTree}) {
     for (const Knots& knots : KnotChoices(sizes)) {
       const Shape shape{call, algorithm, knots};
-      const double error = Mean(LeftOutErrors(shape, points, BytesOf));
+      const double error = Mean(LeftOutErrors(shape, points, BytesOf, RelativeError));
       // A knot more has to earn its place.
       if (error < 0.98 * least) {
         least = error;
@@ -202,9 +208,9 @@ absl::StatusOr<CostModel> FitCostModel(CallKind call, std::vector<CostPoint> poi
   std::vector<double> residuals;
   for (const CostPoint& point : points) residuals.push_back(RelativeError(model, point));
   model.residual = Quantile(residuals, 0.5);
-  model.bar = Quantile(LeftOutErrors(best, points, BytesOf), kCovered);
+  model.bar = Quantile(LeftOutErrors(best, points, BytesOf, FactorError), kCovered);
   if (ranks.size() >= 3)
-    model.rank_error = Quantile(LeftOutErrors(best, points, RanksOf), kCovered);
+    model.rank_error = Quantile(LeftOutErrors(best, points, RanksOf, FactorError), kCovered);
   return model;
 }
 

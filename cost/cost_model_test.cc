@@ -75,6 +75,17 @@ TEST(CostModel, NineOfTenHeldOutSizesLieInsideTheBar) {
   EXPECT_GE(inside, static_cast<int>(0.9 * static_cast<double>(held_out.size())));
 }
 
+// A time is off by a factor: a size that took four times as long is outside any bar below 3.
+TEST(CostModel, TheBarReachesASizeThatWasSlow) {
+  std::vector<CostPoint> points = RingTimes({2}, 1e-6, 2e-10);
+  CostPoint& slow = points[points.size() / 2];
+  slow.seconds *= 4;
+  const CostModel model = *FitCostModel(CallKind::kAllReduce, points);
+  const CostEstimate estimate = Predict(model, 2, slow.bytes);
+  EXPECT_LE(slow.seconds, estimate.high);
+  EXPECT_LT(estimate.seconds, slow.seconds / 2) << "the fit follows the others";
+}
+
 TEST(CostModel, RanksThatFollowNoModelWidenTheBar) {
   std::vector<CostPoint> points = RingTimes({2, 4, 8}, 1e-6, 2e-10);
   for (CostPoint& point : points) point.seconds *= point.ranks == 8 ? 3 : 1;
