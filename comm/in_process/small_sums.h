@@ -25,7 +25,7 @@ namespace sumonce {
 class SmallSums {
  public:
   static constexpr int kMaxMembers = 8;
-  static constexpr int64_t kMaxBytes = 32;
+  static constexpr int64_t kMaxBytes = 1024;
 
   explicit SmallSums(int members);
 

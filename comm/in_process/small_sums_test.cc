@@ -28,7 +28,7 @@ Call SumOf(std::vector<float>& x, ReduceOp op = ReduceOp::kSum) {
 
 TEST(SmallSums, TakesSmallAllReducesOfSmallGroups) {
   const SmallSums sums(2);
-  std::vector<float> small(8), large(9);
+  std::vector<float> small(256), large(257);
   EXPECT_TRUE(sums.Takes(0, SumOf(small)));
   EXPECT_FALSE(sums.Takes(0, SumOf(large)));
   EXPECT_FALSE(sums.Takes(0, {.kind = CallKind::kBarrier}));

@@ -13,9 +13,11 @@
 namespace sumonce {
 namespace {
 
-constexpr int64_t kMinChunkBytes = 16 * 1024;
+// A member that waits takes over its share where that is worth a claim. Larger shares are cut, so
+// that the quick can take over from the slow.
+constexpr int64_t kMinChunkBytes = 4 * 1024;
+constexpr int64_t kUncutShareBytes = 32 * 1024;
 constexpr int64_t kMaxChunkBytes = 128 * 1024;
-// Chunks of a member in a call of middle size: enough for the quick to take over from the slow.
 constexpr int64_t kChunksPerMember = 4;
 
 void Copy(const Buffer& from, int64_t from_offset, const Buffer& to, int64_t to_offset,
@@ -36,9 +38,10 @@ std::pair<int64_t, int64_t> PairOf(int64_t number) {
 
 // A power of two, so that chunks begin at whole vectors of any element type.
 int64_t ChunkBytes(int64_t call_bytes, int64_t members) {
-  const int64_t wanted = call_bytes / (members * kChunksPerMember);
-  if (wanted <= kMinChunkBytes) return kMinChunkBytes;
-  return std::min<int64_t>(std::bit_floor(static_cast<uint64_t>(wanted)), kMaxChunkBytes);
+  const int64_t share = (call_bytes + members - 1) / members;
+  const int64_t wanted = share <= kUncutShareBytes ? share : share / kChunksPerMember;
+  return std::clamp<int64_t>(std::bit_ceil(static_cast<uint64_t>(wanted)), kMinChunkBytes,
+                             kMaxChunkBytes);
 }
 
 }  // namespace

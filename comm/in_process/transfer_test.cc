@@ -95,15 +95,16 @@ TEST(Transfer, AllToAllExchangesEveryPair) {
   }
 }
 
-// A small call is one chunk, which the last rank to come moves; a larger one has some for each
-// rank; a huge one is not cut finer than claiming chunks is worth.
+// A small call is one chunk, which the last rank to come moves; a larger one has one for each rank,
+// a large one some; a huge one is not cut finer than claiming chunks is worth.
 TEST(Transfer, ChunksFitTheCall) {
   const auto chunks = [](int size, int64_t bytes) {
     return Meeting(CallKind::kAllReduce, size, bytes / 8, bytes / 8, true).Move();
   };
   EXPECT_EQ(chunks(4, 0), 0);
   EXPECT_EQ(chunks(4, 8), 1);
-  EXPECT_EQ(chunks(4, 16 << 10), 1);
+  EXPECT_EQ(chunks(4, 4 << 10), 1);
+  EXPECT_EQ(chunks(4, 16 << 10), 4);
   EXPECT_EQ(chunks(4, 64 << 10), 4);
   EXPECT_EQ(chunks(2, 1 << 20), 8);
   EXPECT_EQ(chunks(2, 16 << 20), 128);
