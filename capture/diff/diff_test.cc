@@ -30,7 +30,7 @@ using Tensors = std::map<std::string, TensorToWrite>;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Distinct values that float32 holds exactly, and bfloat16 after rounding.
-TensorToWrite Made(std::vector<int64_t> shape, DType dtype = DType::kFloat32) {
+TensorToWrite Made(const std::vector<int64_t>& shape, DType dtype = DType::kFloat32) {
   TensorToWrite tensor{.dtype = dtype, .shape = shape, .values = {}};
   int64_t count = 1;
   for (const int64_t extent : shape) count *= extent;
@@ -53,7 +53,8 @@ class DiffTest : public ::testing::Test {
     EXPECT_TRUE(WriteSafetensors(Path(name), tensors, {}, true).ok());
     return Path(name);
   }
-  DiffReport Compare(const TensorToWrite& a, const TensorToWrite& b, DiffOptions options = {}) {
+  DiffReport Compare(const TensorToWrite& a, const TensorToWrite& b,
+                     const DiffOptions& options = {}) {
     const auto report =
         Diff(Write("a.safetensors", {{"w", a}}), Write("b.safetensors", {{"w", b}}), options);
     EXPECT_TRUE(report.ok()) << report.status();
