@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "tests/system/shipped.h"
 #include "verify/run_once.h"
 #include "verify/runner.h"
@@ -268,17 +269,33 @@ TEST(OneFault, DoesNotHideAnother) {
   EXPECT_EQ(own->verdict.mechanism, Mechanism::kMissingSum);
 }
 
+constexpr char kAveragedNorm[] = "decoder.layers.0.mlp.linear_fc1.layer_norm_weight";
+Scenario AveragedOnOneRank() {
+  return Read({.sequence_parallel = false,
+               .layers = std::string(kDelta) + kAttention,
+               .defect = absl::StrCat("set_mark { param: \"", kAveragedNorm,
+                                      "\" mark: AVERAGE_GRADIENTS_ACROSS_TP_DOMAIN rank: 1 }")});
+}
+
 // A run that did not end is cured if what was marked is right: another parameter's own fault, there
 // without the edit too, says nothing of the cure.
 TEST(OneFault, OfTheRunIsCuredBesideAnother) {
-  const ScenarioResult result =
-      ResultOf(Read({.sequence_parallel = false,
-                     .layers = std::string(kDelta) + kAttention,
-                     .defect = "set_mark { param: \"*linear_fc1.layer_norm_weight\" mark: "
-                               "AVERAGE_GRADIENTS_ACROSS_TP_DOMAIN rank: 1 }"}));
+  const ScenarioResult result = ResultOf(AveragedOnOneRank());
   ASSERT_EQ(result.findings.size(), 1u);
   EXPECT_EQ(result.findings[0].verdict.mechanism, Mechanism::kDeadlock);
   ExpectCured(result.findings[0]);
+}
+
+// A cure with which the run ends, but what it marks is wrong for another reason, is none.
+TEST(OneFault, OfTheRunIsNotCuredWhileItsParameterIsWrong) {
+  Scenario scenario = AveragedOnOneRank();
+  scenario.defects.push_back(
+      {.kind = ScaleEdit{.param = kAveragedNorm, .factor = 3}, .location = {}});
+  const ScenarioResult result = ResultOf(scenario);
+  ASSERT_EQ(result.findings.size(), 1u);
+  EXPECT_EQ(result.findings[0].verdict.mechanism, Mechanism::kDeadlock);
+  const auto& cure = result.findings[0].cure;
+  EXPECT_FALSE(cure && cure->right_in_numbers && cure->right_in_proof) << cure->result;
 }
 
 // The rule whose group is wrong is sent back; no other is dropped for it.
