@@ -61,6 +61,8 @@ std::vector<GlossaryEntry> FaultEntries() {
       FaultWord("REORDERED", "the call is made after the rank's next one",
                 "transport/reordered_calls"),
       FaultWord("KILLED", "the rank ends at the call", "transport/killed_rank"),
+      FaultWord("UNORDERED", "the rank's term of the sum is added when it comes, not in its turn",
+                "transport/unordered_sum"),
   };
 }
 

@@ -69,9 +69,8 @@ TEST(Glossary, HasEveryDefectAndFault) {
   }
 }
 
-// What a report can name, a reader can look up whole. Nothing mends what is right, and three words
-// have no scenario: every run here is deterministic, and neither pipelines nor carried states are
-// simulated.
+// What a report can name, a reader can look up whole. Nothing mends what is right, and two words
+// have no scenario: neither pipelines nor carried states are simulated.
 TEST(Glossary, WordsOfReportsHaveFormulaScenarioAndCure) {
   const std::set<std::string> kinds = {"verdict", "mechanism", "rule",
                                        "mark",    "layer",     "operation"};
@@ -79,7 +78,7 @@ TEST(Glossary, WordsOfReportsHaveFormulaScenarioAndCure) {
     if (!kinds.contains(entry.kind)) continue;
     EXPECT_NE(entry.formula, "") << entry.kind << " " << entry.word;
     EXPECT_EQ(entry.cure.empty(), entry.word == "RIGHT") << entry.kind << " " << entry.word;
-    const std::set<std::string> unshown = {"NONDETERMINISTIC", "shared", "DeltaState"};
+    const std::set<std::string> unshown = {"shared", "DeltaState"};
     EXPECT_EQ(entry.shown_by.empty(), unshown.contains(entry.word))
         << entry.kind << " " << entry.word;
   }

@@ -15,7 +15,8 @@ bool OfTheRun(Mechanism mechanism) {
 bool NamesAnOperation(Mechanism mechanism) {
   return mechanism == Mechanism::kUpstream || mechanism == Mechanism::kLostContribution ||
          mechanism == Mechanism::kStale || mechanism == Mechanism::kWrongShard ||
-         mechanism == Mechanism::kWrongGroup || mechanism == Mechanism::kMixedUse;
+         mechanism == Mechanism::kWrongGroup || mechanism == Mechanism::kMixedUse ||
+         mechanism == Mechanism::kNondeterministic;
 }
 
 Mechanism ReadMechanism(const Block& block) {
@@ -86,8 +87,8 @@ void ReadOperation(const Block& block, Expectation& expected, Reading& reading) 
   if (expected.operation.empty()) return;
   if (!NamesAnOperation(expected.mechanism)) {
     block.Add("operation",
-              "operation without mechanism: UPSTREAM, MIXED_USE, LOST_CONTRIBUTION, STALE, WRONG_SHARD "
-              "or WRONG_GROUP, expected none; take it out");
+              "operation without mechanism: UPSTREAM, MIXED_USE, LOST_CONTRIBUTION, STALE, "
+              "WRONG_SHARD, WRONG_GROUP or NONDETERMINISTIC, expected none; take it out");
   }
   reading.globs.push_back({.block = block,
                            .field = "operation",
