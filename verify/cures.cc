@@ -339,9 +339,12 @@ std::optional<CureTrial> ProposeRunCure(const Scenario& scenario, std::span<cons
 
 CureTrial NormCure(std::span<const Miscounted> miscounted) {
   Candidate candidate;
-  for (const Miscounted& one : miscounted) const bool own_shard = one.how == Miscount::kOwnShard;
-  candidate.push_back(SetMark(one.param, own_shard ? Mark::kAllreduce : Mark::kTensorModelParallel,
-                              one.how != Miscount::kEveryCopy));
+  for (const Miscounted& one : miscounted) {
+    const bool own_shard = one.how == Miscount::kOwnShard;
+    candidate.push_back(SetMark(one.param,
+                                own_shard ? Mark::kAllreduce : Mark::kTensorModelParallel,
+                                one.how != Miscount::kEveryCopy));
+  }
   return TrialOf(candidate);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "layers/module.h"
+#include "sim/finalize/finalizer.h"
 #include "sim/record.h"
 #include "verify/tolerance.h"
 #include "verify/verdict.h"

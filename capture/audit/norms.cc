@@ -61,7 +61,7 @@ class MarkedNorm {
   static bool LooksAtEtp(const Manifest& common) {
     const auto version = common.framework.find("megatron-core");
     return version != common.framework.end() &&
-           VersionNumbers(version->second) >= std::vector<int>{0, 19};
+           lint::VersionNumbers(version->second) >= std::vector<int>{0, 19};
   }
 
   static std::vector<int> GroupOf(const Step& step, int rank, const std::string& name) {

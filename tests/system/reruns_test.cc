@@ -23,8 +23,8 @@ const Verdict* Nondeterministic(const ScenarioResult& result) {
   return nullptr;
 }
 
-std::vector<ScenarioResult> Run(const Scenario& scenario, bool native_sums,
-                                ExecutorKind kind = ExecutorKind::kFibers) {
+std::vector<ScenarioResult> RunAgain(const Scenario& scenario, bool native_sums,
+                                     ExecutorKind kind = ExecutorKind::kFibers) {
   RunnerOptions options;
   options.native_sums = native_sums;
   options.executor.kind = kind;
@@ -71,20 +71,21 @@ TEST(Reruns, AnUnorderedBackwardSumIsFoundAtItsOperation) {
 
 // Who is content with sums in no order learns what that means; small integers have one sum in any.
 TEST(Reruns, NativeSumsAreNotTheSameTwice) {
-  const auto results = Run(testing::Shipped("lora/all_targets"), true);
+  const auto results = RunAgain(testing::Shipped("lora/all_targets"), true);
   EXPECT_EQ(results[0].outcome, RunOutcome::kFail);
   EXPECT_NE(Nondeterministic(results[0]), nullptr);
   ASSERT_FALSE(results[0].failures.empty());
   EXPECT_THAT(results[0].failures[0],
               HasSubstr("the run, repeated: expected RIGHT, found WRONG NONDETERMINISTIC"));
-  for (const ScenarioResult& result : Run(testing::Shipped("lora/row_flag_missing_exact"), true))
+  for (const ScenarioResult& result :
+       RunAgain(testing::Shipped("lora/row_flag_missing_exact"), true))
     EXPECT_EQ(Nondeterministic(result), nullptr) << result.name;
 }
 
 TEST(Reruns, OrderedSumsAre) {
   for (const char* name : {"lora/all_targets", "gdn/gamma_flagged", "lora/pr_173"}) {
     for (const ExecutorKind kind : {ExecutorKind::kFibers, ExecutorKind::kThreads}) {
-      for (const ScenarioResult& result : Run(testing::Shipped(name), false, kind)) {
+      for (const ScenarioResult& result : RunAgain(testing::Shipped(name), false, kind)) {
         EXPECT_EQ(result.outcome, RunOutcome::kPass) << result.name;
         EXPECT_EQ(Nondeterministic(result), nullptr) << result.name;
       }
