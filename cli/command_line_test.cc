@@ -275,6 +275,7 @@ TEST_F(CommandLine, UnknownWordsAreUsageErrorsWithSuggestions) {
       {{"run", "--executor", "fibres"}, "did you mean 'fibers'?"},
       {{"run", "--comm", "in_proces"}, "did you mean 'in_process'?"},
       {{"run", "--timeout", "0"}, "0: expected 1 to 86400 seconds"},
+      {{"run", "--reruns", "100001"}, "100001: expected at most 100000"},
       {{"run", "--format", "jsom"}, "did you mean 'json'?"},
       {{"run", "--color", "allways"}, "did you mean 'always'?"},
       {{"run", "--tp", "2,x"}, "'2,x': expected sizes from 1, like 4 or 2,4,8"},

@@ -69,6 +69,11 @@ TEST(Glossary, HasEveryDefectAndFault) {
   }
 }
 
+// "before the finalizer tp: P(s), dp: E" is read with these.
+TEST(Glossary, HasEveryState) {
+  EXPECT_THAT(Words("state"), ::testing::UnorderedElementsAre("E", "S", "P", "M"));
+}
+
 // What a report can name, a reader can look up whole. Nothing mends what is right, and two words
 // have no scenario: neither pipelines nor carried states are simulated.
 TEST(Glossary, WordsOfReportsHaveFormulaScenarioAndCure) {

@@ -299,7 +299,12 @@ TEST(Runner, RefusesAControlThatDoesNotDiffer) {
   Scenario scenario = testing::Shipped("lora/averaged_complete");
   scenario.harmless = false;
   const std::vector<ScenarioResult> results = RunScenario(scenario, RunnerOptions());
+  EXPECT_EQ(results[0].outcome, RunOutcome::kPass);
   EXPECT_EQ(results.back().outcome, RunOutcome::kFail);
+  ASSERT_EQ(results.back().failures.size(), 1u);
+  EXPECT_THAT(results.back().failures[0],
+              ::testing::AllOf(::testing::HasSubstr("lora/averaged_complete, shows no fault"),
+                               ::testing::HasSubstr("say harmless: true, and there is no @cured")));
 }
 
 }  // namespace
