@@ -8,7 +8,9 @@ namespace {
 
 // Mechanisms of a run as a whole, which name no parameter.
 bool OfTheRun(Mechanism mechanism) {
-  return mechanism >= Mechanism::kCollectiveMismatch || mechanism == Mechanism::kNormMiscount;
+  return mechanism == Mechanism::kNormMiscount || mechanism == Mechanism::kCollectiveMismatch ||
+         mechanism == Mechanism::kDeadlock || mechanism == Mechanism::kRankLost ||
+         mechanism == Mechanism::kNondeterministic;
 }
 
 // Mechanisms of which a verdict can say where they happened.
@@ -55,7 +57,10 @@ std::string ReadCoefficient(const Block& block) {
 }
 
 void CheckParam(const Block& block, const Expectation& expected, Reading& reading) {
-  if (!expected.param.empty()) {
+  if (!expected.param.empty() && OfTheRun(expected.mechanism)) {
+    block.Add("param", absl::StrCat("param beside mechanism: ", block.EnumName("mechanism"),
+                                    ", expected none: that is of the run itself; take it out"));
+  } else if (!expected.param.empty()) {
     reading.globs.push_back({.block = block,
                              .field = "param",
                              .index = 0,
@@ -64,8 +69,7 @@ void CheckParam(const Block& block, const Expectation& expected, Reading& readin
   } else if (!OfTheRun(expected.mechanism)) {
     block.Missing(
         "expect has no param, expected a glob such as param: \"*.lora_B\"; only "
-        "NORM_MISCOUNT, "
-        "COLLECTIVE_MISMATCH, DEADLOCK, RANK_LOST, NONDETERMINISTIC and NOT_FINITE speak of the "
+        "NORM_MISCOUNT, COLLECTIVE_MISMATCH, DEADLOCK, RANK_LOST and NONDETERMINISTIC speak of the "
         "run itself");
   }
 }
