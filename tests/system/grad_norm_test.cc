@@ -88,6 +88,16 @@ TEST(GradNormFigures, AShardNeedsTheMark) {
   EXPECT_FALSE(FiguresOf(shard, {}, true).miscounted);
 }
 
+// Rows of words that do not occur have no gradient: over all ranks as many zeros as unsharded.
+TEST(GradNormFigures, ZerosAreCountedOnce) {
+  const Scenario scenario = testing::Shipped("clip/replica_counted_tp_times");
+  const RunOnce run = RunScenarioOnce(scenario, {}, SimOptions());
+  const SimResult reference = SimulateReference(scenario, run.start, 1, 1, SimOptions());
+  const int64_t zeros = reference.record.ranks[0][0].grad_norm->zeros;
+  EXPECT_GT(zeros, 0);
+  for (const RankRecords& rank : run.record.ranks) EXPECT_EQ(rank[0].grad_norm->zeros, zeros);
+}
+
 // What is reduced with the experts, with etp = 1: up to 0.18 tp rank 0 alone has it in its norm,
 // later, or with the mark, every rank has.
 TEST(GradNormFigures, WithEtpOneEachRankCountsItsExperts) {
