@@ -96,9 +96,12 @@ std::optional<Place> FirstOperation(std::span<const KeptTape> a, std::span<const
   }
   const auto& edges = a[0].tape->edges();  // by operation, then operand
   for (auto edge = edges.rbegin(); edge != edges.rend(); ++edge) {
-    if (differs_on_a_rank(
-            [&](const NumericTape& tape) -> const Tensor& { return tape.edges().at(edge->first); }))
-      return Place{nodes[edge->first.first].name, Direction::kBackward};
+    const auto sent = [&](const NumericTape& tape) -> const Tensor& {
+      static const Tensor nothing;
+      const auto found = tape.edges().find(edge->first);
+      return found == tape.edges().end() ? nothing : found->second;
+    };
+    if (differs_on_a_rank(sent)) return Place{nodes[edge->first.first].name, Direction::kBackward};
   }
   return std::nullopt;
 }
