@@ -49,7 +49,7 @@ std::string FileOf(const std::string& header, int64_t data_bytes) {
   return Prefix(header.size()) + header + std::string(data_bytes, '\0');
 }
 
-std::string Tensor(const std::string& dtype, const std::string& shape, const std::string& offsets) {
+std::string Entry(const std::string& dtype, const std::string& shape, const std::string& offsets) {
   return R"({"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
 }
 
@@ -179,10 +179,10 @@ TEST_F(SafetensorsTest, WriterRefusesWhatItCannotKeep) {
 
 TEST_F(SafetensorsTest, EveryDTypeIsWidened) {
   const std::string header =
-      "{\"a\":" + Tensor("F16", "[1]", "[0,2]") + ",\"b\":" + Tensor("BF16", "[1]", "[2,4]") +
-      ",\"c\":" + Tensor("I32", "[1]", "[4,8]") + ",\"d\":" + Tensor("I64", "[1]", "[8,16]") +
-      ",\"e\":" + Tensor("U8", "[2]", "[16,18]") + ",\"f\":" + Tensor("F8_E4M3", "[1]", "[18,19]") +
-      ",\"g\":" + Tensor("F8_E5M2", "[1]", "[19,20]") + "}";
+      "{\"a\":" + Entry("F16", "[1]", "[0,2]") + ",\"b\":" + Entry("BF16", "[1]", "[2,4]") +
+      ",\"c\":" + Entry("I32", "[1]", "[4,8]") + ",\"d\":" + Entry("I64", "[1]", "[8,16]") +
+      ",\"e\":" + Entry("U8", "[2]", "[16,18]") + ",\"f\":" + Entry("F8_E4M3", "[1]", "[18,19]") +
+      ",\"g\":" + Entry("F8_E5M2", "[1]", "[19,20]") + "}";
   const std::string data(
       "\x00\xc0\x80\x3f\xfe\xff\xff\xff\xfd\xff\xff\xff\xff\xff\xff\xff\x01\xff\x38\xc0", 20);
   const auto reader =
@@ -205,7 +205,7 @@ TEST_F(SafetensorsTest, TensorsBeyondOneChunkKeepTheirOrder) {
 }
 
 TEST_F(SafetensorsTest, UnknownNamesGetASuggestion) {
-  const std::string header = R"({"layer.lora_A":)" + Tensor("U8", "[1]", "[0,1]") + "}";
+  const std::string header = R"({"layer.lora_A":)" + Entry("U8", "[1]", "[0,1]") + "}";
   const auto reader = SafetensorsReader::Open(WriteBytes(FileOf(header, 1))).value();
   const absl::Status status = reader.Read("layer.lora_B").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
@@ -233,8 +233,7 @@ TEST_F(SafetensorsTest, AFileWithoutPermissionSaysSo) {
 }
 
 TEST_F(SafetensorsTest, AFileCutAfterOpenIsAnErrorNotGarbage) {
-  const std::string path =
-      WriteBytes(FileOf(R"({"x":)" + Tensor("F64", "[2]", "[0,16]") + "}", 16));
+  const std::string path = WriteBytes(FileOf(R"({"x":)" + Entry("F64", "[2]", "[0,16]") + "}", 16));
   const auto reader = SafetensorsReader::Open(path).value();
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
   ExpectInvalid(reader.Read("x").status(), "tensor 'x' ends early");
@@ -258,7 +257,7 @@ struct HostileHeader {
 };
 
 TEST_F(SafetensorsTest, HostileHeaders) {
-  const std::string good = Tensor("U8", "[8]", "[0,8]");
+  const std::string good = Entry("U8", "[8]", "[0,8]");
   const std::string deep = std::string(100000, '[');
   const HostileHeader cases[] = {
       {"truncated JSON", R"({"a":)", "not valid JSON at its byte 6"},
@@ -276,35 +275,34 @@ TEST_F(SafetensorsTest, HostileHeaders) {
       {"no dtype", R"({"a":{"shape":[8],"data_offsets":[0,8]}})", "tensor 'a': has no dtype"},
       {"no shape", R"({"a":{"dtype":"U8","data_offsets":[0,8]}})", "has no shape"},
       {"no offsets", R"({"a":{"dtype":"U8","shape":[8]}})", "has no data_offsets"},
-      {"unknown dtype", R"({"a":)" + Tensor("F7", "[8]", "[0,8]") + "}",
+      {"unknown dtype", R"({"a":)" + Entry("F7", "[8]", "[0,8]") + "}",
        "tensor 'a': unknown dtype 'F7', expected one of F64, F32, BF16"},
       {"dtype as number", R"({"a":{"dtype":5}})", "found 5, expected a string as dtype"},
-      {"negative extent", R"({"a":)" + Tensor("U8", "[-8]", "[0,8]") + "}",
+      {"negative extent", R"({"a":)" + Entry("U8", "[-8]", "[0,8]") + "}",
        "found -8, expected integers >= 0 in shape"},
-      {"fraction", R"({"a":)" + Tensor("U8", "[8.5]", "[0,8]") + "}", "found 8.5, expected"},
-      {"text in shape", R"({"a":)" + Tensor("U8", "[\"8\"]", "[0,8]") + "}",
-       "found the string '8'"},
-      {"beyond int64", R"({"a":)" + Tensor("U8", "[9223372036854775808]", "[0,8]") + "}",
+      {"fraction", R"({"a":)" + Entry("U8", "[8.5]", "[0,8]") + "}", "found 8.5, expected"},
+      {"text in shape", R"({"a":)" + Entry("U8", "[\"8\"]", "[0,8]") + "}", "found the string '8'"},
+      {"beyond int64", R"({"a":)" + Entry("U8", "[9223372036854775808]", "[0,8]") + "}",
        "beyond 2^63 - 1"},
-      {"beyond uint64", R"({"a":)" + Tensor("U8", "[99999999999999999999]", "[0,8]") + "}",
+      {"beyond uint64", R"({"a":)" + Entry("U8", "[99999999999999999999]", "[0,8]") + "}",
        "found 99999999999999999999"},
-      {"overflow to 0", R"({"a":)" + Tensor("U8", "[4294967296,4294967296]", "[0,0]") + "}",
+      {"overflow to 0", R"({"a":)" + Entry("U8", "[4294967296,4294967296]", "[0,0]") + "}",
        "more than 2^63 - 1 bytes"},
-      {"overflow by dtype", R"({"a":)" + Tensor("F64", "[2305843009213693952]", "[0,0]") + "}",
+      {"overflow by dtype", R"({"a":)" + Entry("F64", "[2305843009213693952]", "[0,0]") + "}",
        "more than 2^63 - 1 bytes"},
-      {"rank", R"({"a":)" + Tensor("U8", "[1" + std::string(200, ',') + "1]", "[0,8]") + "}",
+      {"rank", R"({"a":)" + Entry("U8", "[1" + std::string(200, ',') + "1]", "[0,8]") + "}",
        "not valid JSON"},
-      {"one offset", R"({"a":)" + Tensor("U8", "[8]", "[8]") + "}", "has 1 entries, expected 2"},
-      {"three offsets", R"({"a":)" + Tensor("U8", "[8]", "[0,8,9]") + "}", "more than 2 entries"},
-      {"reversed", R"({"a":)" + Tensor("U8", "[8]", "[8,0]") + "}", "[8, 0] are not the 8 bytes"},
-      {"wrong size", R"({"a":)" + Tensor("F32", "[2,3]", "[0,8]") + "}",
+      {"one offset", R"({"a":)" + Entry("U8", "[8]", "[8]") + "}", "has 1 entries, expected 2"},
+      {"three offsets", R"({"a":)" + Entry("U8", "[8]", "[0,8,9]") + "}", "more than 2 entries"},
+      {"reversed", R"({"a":)" + Entry("U8", "[8]", "[8,0]") + "}", "[8, 0] are not the 8 bytes"},
+      {"wrong size", R"({"a":)" + Entry("F32", "[2,3]", "[0,8]") + "}",
        "data_offsets [0, 8] are not the 24 bytes of float32 [2, 3]"},
-      {"hole before", R"({"a":)" + Tensor("U8", "[7]", "[1,8]") + "}",
+      {"hole before", R"({"a":)" + Entry("U8", "[7]", "[1,8]") + "}",
        "begins at byte 1 of the data"},
-      {"hole behind", R"({"a":)" + Tensor("U8", "[7]", "[0,7]") + "}", "belong to no tensor"},
-      {"truncated data", R"({"a":)" + Tensor("U8", "[9]", "[0,9]") + "}",
+      {"hole behind", R"({"a":)" + Entry("U8", "[7]", "[0,7]") + "}", "belong to no tensor"},
+      {"truncated data", R"({"a":)" + Entry("U8", "[9]", "[0,9]") + "}",
        "holds 8 bytes of data, the tensors have 9: truncated"},
-      {"overlap", R"({"a":)" + good + R"(,"b":)" + Tensor("U8", "[4]", "[4,8]") + "}",
+      {"overlap", R"({"a":)" + good + R"(,"b":)" + Entry("U8", "[4]", "[4,8]") + "}",
        "tensor 'b' begins at byte 4 of the data, expected 8: it overlaps"},
       {"deep lists", R"({"a":)" + deep, "found an array"},
       {"deep in a shape", R"({"a":{"shape":)" + deep, "found an array, expected integers"},
@@ -318,7 +316,7 @@ TEST_F(SafetensorsTest, HostileHeaders) {
 TEST_F(SafetensorsTest, RankIsLimitedAndLongNamesAreCutInMessages) {
   std::string shape = "[1";
   for (int i = 0; i < 64; ++i) shape += ",1";
-  ExpectInvalid(OpenBytes(FileOf(R"({"a":)" + Tensor("U8", shape + "]", "[0,1]") + "}", 1)),
+  ExpectInvalid(OpenBytes(FileOf(R"({"a":)" + Entry("U8", shape + "]", "[0,1]") + "}", 1)),
                 "shape has more than 64 entries");
   const absl::Status status = OpenBytes(FileOf("{\"" + std::string(100000, 'n') + "\":1}", 0));
   ExpectInvalid(status, "nnn...'");
@@ -326,9 +324,9 @@ TEST_F(SafetensorsTest, RankIsLimitedAndLongNamesAreCutInMessages) {
 }
 
 TEST_F(SafetensorsTest, ZeroSizedTensorsAndUnpaddedHeadersAreFine) {
-  const std::string header = R"({"z":)" + Tensor("F32", "[0,5]", "[8,8]") + R"(,"a":)" +
-                             Tensor("U8", "[8]", "[0,8]") + R"(,"b":)" +
-                             Tensor("F64", "[0]", "[0,0]") + "}";
+  const std::string header = R"({"z":)" + Entry("F32", "[0,5]", "[8,8]") + R"(,"a":)" +
+                             Entry("U8", "[8]", "[0,8]") + R"(,"b":)" +
+                             Entry("F64", "[0]", "[0,0]") + "}";
   EXPECT_TRUE(OpenBytes(FileOf(header, 8)).ok());
   EXPECT_TRUE(OpenBytes(FileOf(header + " ", 8)).ok());
 }

@@ -39,6 +39,7 @@ struct Buffer {
     const bool beyond = __builtin_mul_overflow(count, SizeOf(dtype), &product);
     return beyond ? std::numeric_limits<int64_t>::max() : product;
   }
+  char* At(int64_t element) const { return static_cast<char*>(data) + element * SizeOf(dtype); }
 };
 
 enum class CallKind : uint8_t {

@@ -19,14 +19,10 @@ constexpr int64_t kMaxChunkBytes = 128 * 1024;
 // Chunks of a member in a call of middle size: enough for the quick to take over from the slow.
 constexpr int64_t kChunksPerMember = 4;
 
-char* At(const Buffer& buffer, int64_t element) {
-  return static_cast<char*>(buffer.data) + element * SizeOf(buffer.dtype);
-}
-
 void Copy(const Buffer& from, int64_t from_offset, const Buffer& to, int64_t to_offset,
           int64_t count) {
-  const char* source = At(from, from_offset);
-  char* target = At(to, to_offset);
+  const char* source = from.At(from_offset);
+  char* target = to.At(to_offset);
   if (source != target) std::memcpy(target, source, count * SizeOf(from.dtype));
 }
 
@@ -103,10 +99,10 @@ Transfer::Range Transfer::RangeOf(int64_t chunk) const {
 void Transfer::Reduce(int64_t in_offset, int64_t out_offset, int64_t count, int first,
                       int last) const {
   absl::InlinedVector<const void*, 16> in;
-  for (const Deposit& deposit : deposits_) in.push_back(At(deposit.call.in, in_offset));
-  for (size_t i = 0; i < order_.size(); ++i) in[i] = At(call(order_[i]).in, in_offset);
+  for (const Deposit& deposit : deposits_) in.push_back(deposit.call.in.At(in_offset));
+  for (size_t i = 0; i < order_.size(); ++i) in[i] = call(order_[i]).in.At(in_offset);
   absl::InlinedVector<void*, 16> out;
-  for (int rank = first; rank < last; ++rank) out.push_back(At(call(rank).out, out_offset));
+  for (int rank = first; rank < last; ++rank) out.push_back(call(rank).out.At(out_offset));
   ReduceInRankOrder(call(0).out.dtype, call(0).op, in, count, out);
 }
 
@@ -128,8 +124,8 @@ void Transfer::Exchange(const Range& range) const {
   const bool high_in_place = high.in.data == high.out.data;
   if (low_in_place && high_in_place) {
     if (a == b) return;
-    char* begin = At(low.out, at_low);
-    std::swap_ranges(begin, begin + range.count * SizeOf(low.in.dtype), At(high.out, at_high));
+    char* begin = low.out.At(at_low);
+    std::swap_ranges(begin, begin + range.count * SizeOf(low.in.dtype), high.out.At(at_high));
   } else if (high_in_place) {
     Copy(high.in, at_high, low.out, at_low, range.count);
     Copy(low.in, at_low, high.out, at_high, range.count);

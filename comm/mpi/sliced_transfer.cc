@@ -14,10 +14,6 @@ namespace {
 
 constexpr int64_t kChunkBytes = 1 << 20;
 
-char* At(const Buffer& buffer, int64_t element) {
-  return static_cast<char*>(buffer.data) + element * SizeOf(buffer.dtype);
-}
-
 }  // namespace
 
 SlicedTransfer::SlicedTransfer(Call call, int slot, int size, Send send)
@@ -68,7 +64,7 @@ void SlicedTransfer::SendRange(int slot, Phase phase, const Buffer& buffer, Rang
   for (int64_t done = 0; done < range.count; done += chunk_count_) {
     const int64_t count = std::min(chunk_count_, range.count - done);
     send_(slot, phase,
-          {At(buffer, range.begin + done), static_cast<size_t>(count * element_bytes_)});
+          {buffer.At(range.begin + done), static_cast<size_t>(count * element_bytes_)});
   }
 }
 
@@ -112,7 +108,7 @@ void SlicedTransfer::StartMove() {
     }
   }
   if (own.count == 0 || call_.kind == CallKind::kSend) return;
-  std::memmove(At(call_.out, PlaceOf(slot_).begin), At(call_.in, own.begin),
+  std::memmove(call_.out.At(PlaceOf(slot_).begin), call_.in.At(own.begin),
                own.count * element_bytes_);
 }
 
@@ -140,7 +136,7 @@ absl::Status SlicedTransfer::TakePlace(int slot, std::string_view elements) {
   if (taken_[slot] + count > place.count)
     return absl::InternalError(
         absl::StrCat("mpi: more data than ", Describe(call_), " has room for, from slot ", slot));
-  std::memcpy(At(call_.out, place.begin + taken_[slot]), elements.data(), elements.size());
+  std::memcpy(call_.out.At(place.begin + taken_[slot]), elements.data(), elements.size());
   taken_[slot] += count;
   awaited_ -= count;
   return absl::OkStatus();
@@ -164,11 +160,11 @@ void SlicedTransfer::ReduceChunk(int64_t begin, int64_t count) {
   const Range slice = SliceOf(slot_);
   std::vector<const void*> in(size_);
   for (int other = 0; other < size_; ++other) {
-    in[other] = other == slot_ ? At(call_.in, slice.begin + begin)
+    in[other] = other == slot_ ? call_.in.At(slice.begin + begin)
                                : static_cast<const void*>(inputs_[other].front().data());
   }
   const bool scatters = call_.kind == CallKind::kReduceScatter;
-  char* out = At(call_.out, (scatters ? 0 : slice.begin) + begin);
+  char* out = call_.out.At((scatters ? 0 : slice.begin) + begin);
   void* const outs[] = {out};
   ReduceInRankOrder(call_.out.dtype, call_.op, in, count, outs);
   for (int other = 0; other < size_; ++other) {

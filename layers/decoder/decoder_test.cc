@@ -19,16 +19,6 @@ struct Batch {
   }
 };
 
-Tensor OneHot(const Tensor& ids, int64_t classes) {
-  Dims dims = ids.dims();
-  dims.push_back(Plain(Dim::kVocab, classes));
-  Tensor one_hot(dims);
-  for (int64_t i = 0; i < ids.count(); ++i) {
-    one_hot.data()[i * classes + static_cast<int64_t>(ids.data()[i])] = 1.0;
-  }
-  return one_hot;
-}
-
 ProgramFn Training(const ModelConfig& config, const std::shared_ptr<Batch>& batch) {
   return [config, batch](bool sequence_parallel) {
     ModelConfig own = config;

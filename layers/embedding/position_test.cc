@@ -11,7 +11,7 @@ constexpr int64_t kVocab = 10, kHidden = 6, kRows = 12, kTokens = 8, kBatch = 2;
 
 // [s, b, last] with a one at column(t, b).
 template <typename Column>
-Tensor OneHot(DimExtent last, const Column& column) {
+Tensor OneHotBy(DimExtent last, const Column& column) {
   Tensor one_hot({Plain(Dim::kSequence, kTokens), Plain(Dim::kBatch, kBatch), last});
   for (int64_t t = 0; t < kTokens; ++t) {
     for (int64_t b = 0; b < kBatch; ++b)
@@ -25,7 +25,7 @@ class PositionEmbeddingTest : public ::testing::Test {
  protected:
   PositionEmbeddingTest() {
     const Tensor tokens = Matrix(golden_, "in.tokens");
-    setup_.x = OneHot(Plain(Dim::kVocab, kVocab), [&](int64_t t, int64_t b) {
+    setup_.x = OneHotBy(Plain(Dim::kVocab, kVocab), [&](int64_t t, int64_t b) {
       return static_cast<int64_t>(tokens.data()[b * kTokens + t]);
     });
     setup_.up = Activation(golden_, "up.out.y", Dim::kHidden);
@@ -49,7 +49,7 @@ class PositionEmbeddingTest : public ::testing::Test {
   }
 
   const Golden golden_{"embedding_position"};
-  const Tensor rows_ = OneHot(Plain(Dim::kPosition, kRows), [](int64_t t, int64_t) { return t; });
+  const Tensor rows_ = OneHotBy(Plain(Dim::kPosition, kRows), [](int64_t t, int64_t) { return t; });
   LayerCase setup_;
 };
 

@@ -5,22 +5,12 @@
 namespace sumonce::testing {
 namespace {
 
-const DimExtent kTokens = Plain(Dim::kSequence, 7), kBatch = Plain(Dim::kBatch, 2);
-const DimExtent kV = Plain(Dim::kVocab, 14);
-
-Tensor OneHot(const Tensor& ids, int64_t classes) {
-  Dims dims = ids.dims();
-  dims.push_back(Plain(Dim::kVocab, classes));
-  Tensor one_hot(dims);
-  for (int64_t i = 0; i < ids.count(); ++i) {
-    one_hot.data()[i * classes + static_cast<int64_t>(ids.data()[i])] = 1.0;
-  }
-  return one_hot;
-}
+const DimExtent kLossTokens = Plain(Dim::kSequence, 7), kLossBatch = Plain(Dim::kBatch, 2);
+const DimExtent kClasses = Plain(Dim::kVocab, 14);
 
 // Mean over counted tokens: mask / sum(mask), times the loss's own upstream gradient.
 Tensor LossWeights(const Golden& golden) {
-  Tensor weights = golden.Get("in.loss_mask", {kTokens, kBatch}, kSequenceFirst).Clone();
+  Tensor weights = golden.Get("in.loss_mask", {kLossTokens, kLossBatch}, kSequenceFirst).Clone();
   double counted = 0.0;
   for (const double mask : weights.values()) counted += mask;
   ScaleInto(weights, Matrix(golden, "up.out.loss").data()[0] / counted);
@@ -32,13 +22,13 @@ LayerCase Loss(const Golden& golden) {
   LayerCase setup = {.x = Activation(golden, "in.logits", Dim::kVocab), .up = LossWeights(golden)};
   setup.x_cuts = {{Dim::kVocab, Axis::kTp}};
   const auto targets = std::make_shared<Tensor>(
-      OneHot(golden.Get("in.targets", {kTokens, kBatch}, kSequenceFirst), 14));
+      OneHot(golden.Get("in.targets", {kLossTokens, kLossBatch}, kSequenceFirst), 14));
   setup.build = [targets](const Builder&) {
     return [targets](Tape& tape, Value logits) {
-      const Value one_hot =
-          tape.Constant({.name = "targets",
-                         .shards = ShardMap({kTokens, kBatch, kV}, {{Dim::kVocab, Axis::kTp}}),
-                         .whole = targets.get()});
+      const Value one_hot = tape.Constant(
+          {.name = "targets",
+           .shards = ShardMap({kLossTokens, kLossBatch, kClasses}, {{Dim::kVocab, Axis::kTp}}),
+           .whole = targets.get()});
       return VocabParallelCrossEntropy(tape, logits, one_hot);
     };
   };
@@ -85,7 +75,7 @@ TEST(CrossEntropy, SelfDualReductionMultipliesTheGradientByTp) {
 TEST(CrossEntropy, RefusesTargetsOfAnotherVocabulary) {
   const Golden golden("cross_entropy_mask");
   LayerCase loss = Loss(golden);
-  loss.x = Random("x", {kTokens, kBatch, Plain(Dim::kVocab, 15)});
+  loss.x = Random("x", {kLossTokens, kLossBatch, Plain(Dim::kVocab, 15)});
   EXPECT_EQ(RunLayer(loss).status.code(), absl::StatusCode::kInvalidArgument);
 }
 

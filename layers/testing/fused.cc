@@ -260,4 +260,14 @@ Tensor GatherRows(const Tensor& from, const std::vector<int64_t>& rows) {
   return out;
 }
 
+Tensor OneHot(const Tensor& ids, int64_t classes) {
+  Dims dims = ids.dims();
+  dims.push_back(Plain(Dim::kVocab, classes));
+  Tensor one_hot(dims);
+  for (int64_t i = 0; i < ids.count(); ++i) {
+    one_hot.data()[i * classes + static_cast<int64_t>(ids.data()[i])] = 1.0;
+  }
+  return one_hot;
+}
+
 }  // namespace sumonce::testing

@@ -56,6 +56,9 @@ void ExpectGradients(const Golden& golden, const Correspondence& names,
 // y, the gradient of x and those of all parameters of a layer, against a file of [b, t, ...].
 void ExpectMatchesGolden(const Golden& golden, const Correspondence& names, const Outcome& outcome);
 
+// [...] of ids as [..., classes] with a one at each id.
+Tensor OneHot(const Tensor& ids, int64_t classes);
+
 // What a rank starts from: its input and parameters (pairs of our name and the file's behind
 // "tp0."), and the upstream gradient of `y` where the file has it. `axes`: of activations.
 void ExpectRanksHold(const Golden& golden, const Outcome& outcome,

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMaxBytes = size_t{16} << 20;
 constexpr int kMaxDepth = 32;
-constexpr size_t kNone = std::string::npos;
+constexpr size_t kNowhere = std::string::npos;
 
 std::string SystemError() { return std::strerror(errno); }
 
@@ -100,7 +100,7 @@ bool SourceText::CheckIsText(Mistakes& mistakes) const {
                                      "is this the right file?"));
     return false;
   }
-  if (const size_t bad = InvalidUtf8(text_); bad != kNone) {
+  if (const size_t bad = InvalidUtf8(text_); bad != kNowhere) {
     mistakes.Add(At(bad), absl::StrCat("byte 0x", absl::Hex(static_cast<unsigned char>(text_[bad])),
                                        " is no UTF-8, expected a scenario in protobuf text "
                                        "format; save the file as UTF-8"));
@@ -111,7 +111,7 @@ bool SourceText::CheckIsText(Mistakes& mistakes) const {
         At(0), "the file is empty, expected a scenario; docs/EXTENDING.md shows how to write one");
     return false;
   }
-  if (const size_t deep = NestsTooDeep(); deep != kNone) {
+  if (const size_t deep = NestsTooDeep(); deep != kNowhere) {
     mistakes.Add(At(deep), absl::StrCat("more than ", kMaxDepth,
                                         " levels of braces, a scenario "
                                         "has at most 4; close some"));
@@ -148,7 +148,7 @@ size_t SourceText::NestsTooDeep() const {
       --depth;
     }
   }
-  return kNone;
+  return kNowhere;
 }
 
 size_t InvalidUtf8(const std::string& text) {
@@ -172,7 +172,7 @@ size_t InvalidUtf8(const std::string& text) {
     }
     i += length;
   }
-  return kNone;
+  return kNowhere;
 }
 
 }  // namespace sumonce

