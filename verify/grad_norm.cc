@@ -194,8 +194,11 @@ std::optional<Verdict> NormVerdict(const NormCheck& check, std::span<const Misco
         check.counted, check.once, check.reference));
   }
   if (!check.by_rank.empty()) {
+    const auto exactly = [](std::string* out, double norm) {
+      absl::StrAppendFormat(out, "%.9g", norm);
+    };
     verdict.evidence.push_back(absl::StrCat(
-        "the ranks of a tp group do not agree on it: ", absl::StrJoin(check.by_rank, ", "),
+        "the ranks of a tp group do not agree on it: ", absl::StrJoin(check.by_rank, ", ", exactly),
         "; so they clip by different factors"));
   }
   for (const Miscounted& one : miscounted) {

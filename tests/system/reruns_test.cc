@@ -62,7 +62,8 @@ TEST(Reruns, AnUnorderedBackwardSumIsFoundAtItsOperation) {
   std::get<CommunicationEdit>(scenario.defects[0].kind).fault.operation =
       "*.linear_qkv/Copy#0 backward";
   scenario.expectations[0].operation = "";
-  const Verdict* verdict = Nondeterministic(RunScenario(scenario, {})[0]);
+  const auto results = RunScenario(scenario, {});
+  const Verdict* verdict = Nondeterministic(results[0]);
   ASSERT_NE(verdict, nullptr);
   EXPECT_EQ(verdict->operation, "decoder.layers.0.self_attention.linear_qkv/Copy#0");
   ASSERT_EQ(verdict->evidence.size(), 2u);
