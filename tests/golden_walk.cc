@@ -44,8 +44,9 @@ bool Holds(const Files& files, const std::string& file, const std::string& tenso
   return found != files.end() && found->second.contains(tensor);
 }
 
-// What a layer gives; all else is what it is given.
+// What a layer gives; all else, gradients from above too, is what it is given.
 bool IsResult(const std::string& tensor) {
+  if (tensor.starts_with("in.") || tensor.starts_with("up.")) return false;
   return tensor.starts_with("out.") || tensor.starts_with("grad.") ||
          tensor.find(".out.") != tensor.npos || tensor.find(".grad.") != tensor.npos;
 }
@@ -96,7 +97,7 @@ int Walk(const char* folder, const char* list, const char* log) {
   const Files stored = Stored(folder);
   for (const auto& [file, tensors] : stored) {
     for (const std::string& tensor : tensors) {
-      const bool result = IsResult(tensor) && !tensor.starts_with("up.");
+      const bool result = IsResult(tensor);
       if (const Waiting* entry = WaitsFor(waiting, file, tensor)) {
         ++seen[entry];
       } else if (!Holds(logged.read, file, tensor)) {
