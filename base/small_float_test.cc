@@ -17,7 +17,7 @@ struct FormatCase {
 class SmallFloatGolden : public ::testing::TestWithParam<FormatCase> {
  protected:
   std::vector<double> Column(const std::string& name) const {
-    const Tensor column = golden_.Get(name, {Plain(Dim::kIn, golden_.Shape(name)[0])});
+    const Tensor column = golden_.Expected(name, {Plain(Dim::kIn, golden_.Shape(name)[0])});
     return {column.values().begin(), column.values().end()};
   }
   const testing::Golden golden_{GetParam().file};

@@ -1,6 +1,9 @@
 // What a simulated step, its proof and a whole judged scenario cost.
 #include <benchmark/benchmark.h>
 
+#include <span>
+#include <string>
+
 #include "sim/scenario_reader.h"
 #include "sim/simulator.h"
 #include "verify/prove.h"
@@ -47,6 +50,42 @@ void BM_Proof(benchmark::State& state) {
   state.SetLabel(kNames[state.range(0)]);
 }
 BENCHMARK(BM_Proof)->DenseRange(0, 2)->Unit(benchmark::kMicrosecond);
+
+// 10^5 configurations of the case with one adapted layer, no two alike: version, switches, loss,
+// mesh and a mark set or cleared.
+void BM_ProofOfConfigurations(benchmark::State& state) {
+  const Scenario base = Read(kNames[0]);
+  constexpr int kCount = 100'000;
+  constexpr Mark kMarks[] = {Mark::kSequenceParallel, Mark::kAverageGradientsAcrossTpDomain,
+                             Mark::kTensorModelParallel, Mark::kAllreduce};
+  constexpr int kTp[] = {2, 3, 4, 6, 12};
+  const char* const kParams[] = {"*", "*.lora_A", "*.lora_B", "*.linear_proj.*"};
+  for (auto _ : state) {
+    for (int number = 0; number < kCount; ++number) {
+      int rest = number;
+      const auto digit = [&rest](int base) {
+        const int value = rest % base;
+        rest /= base;
+        return value;
+      };
+      Scenario scenario = base;
+      scenario.finalizer = "megatron_core_0_" + std::to_string(12 + digit(8));
+      scenario.sequence_parallel = digit(2) == 0;
+      scenario.qk_layernorm = digit(2) == 0;
+      scenario.loss = digit(2) == 0 ? LossMode::kPerToken : LossMode::kMeanOfCells;
+      scenario.mesh.tp = kTp[digit(5)];
+      const Edit edit{
+          .kind = MarkEdit{.param = kParams[digit(4)],
+                           .mark = kMarks[digit(4)],
+                           .set = digit(2) == 0,
+                           .when = digit(2) == 0 ? When::kAtBuild : When::kAfterBackward},
+          .location = {}};
+      scenario.mesh.dp = 1 + rest;
+      benchmark::DoNotOptimize(Prove(scenario, std::span(&edit, 1)));
+    }
+  }
+}
+BENCHMARK(BM_ProofOfConfigurations)->Unit(benchmark::kSecond)->Iterations(1);
 
 // At a real model's size: 24 layers at hidden 2048.
 void BM_ProofOf24Layers(benchmark::State& state) {

@@ -259,11 +259,15 @@ TEST_F(CommandLine, ValidFilesAreCounted) {
   EXPECT_EQ(call.out, "sumonce: 2 valid, no mistakes\n");
 }
 
-TEST_F(CommandLine, ListShowsNameAndFirstComment) {
+TEST_F(CommandLine, ListShowsNameAndFirstSentence) {
+  Write("area/three.textproto",
+        "# proto-file: x\n# A sentence of 0.12 that\n# goes on. And another.\nmesh { }");
   Write("area/two.textproto", "mesh { }");
   const Call call = Sumonce({"list", root_.string()});
   EXPECT_EQ(call.status, 0);
-  EXPECT_EQ(call.out, "area/one  What this scenario is about.\narea/two\n");
+  EXPECT_EQ(call.out,
+            "area/one    What this scenario is about.\n"
+            "area/three  A sentence of 0.12 that goes on.\narea/two\n");
 }
 
 TEST_F(CommandLine, UnknownWordsAreUsageErrorsWithSuggestions) {
@@ -275,6 +279,7 @@ TEST_F(CommandLine, UnknownWordsAreUsageErrorsWithSuggestions) {
       {{"run", "--executor", "fibres"}, "did you mean 'fibers'?"},
       {{"run", "--comm", "in_proces"}, "did you mean 'in_process'?"},
       {{"run", "--timeout", "0"}, "0: expected 1 to 86400 seconds"},
+      {{"run", "--reruns", "100001"}, "100001: expected at most 100000"},
       {{"run", "--format", "jsom"}, "did you mean 'json'?"},
       {{"run", "--color", "allways"}, "did you mean 'always'?"},
       {{"run", "--tp", "2,x"}, "'2,x': expected sizes from 1, like 4 or 2,4,8"},

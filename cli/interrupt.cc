@@ -20,11 +20,16 @@ InterruptWatch::InterruptWatch() {
   struct sigaction action = {};
   action.sa_handler = [](int signal) {
     constexpr char kAnswer[] = "\nsumonce: stopping after this scenario; once more stops at once\n";
+    if (interrupted != 0) {  // pends until this returns, and then ends the process
+      std::signal(signal, SIG_DFL);
+      std::raise(signal);
+      return;
+    }
     interrupted = 1;
     if (signal != SIGINT) return;  // nobody is there to read it
     if (write(STDERR_FILENO, kAnswer, sizeof kAnswer - 1) < 0) return;
   };
-  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  action.sa_flags = SA_RESTART;
   for (size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], &action, &previous[i]);
     // Whoever started us decided that this signal is not for us: a shell's background job.

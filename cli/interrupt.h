@@ -3,8 +3,9 @@
 
 namespace sumonce {
 
-// While one lives, the first of these signals is noted and the second ends the process. A signal
-// that was ignored before stays so. One at a time.
+// While one lives, the first of these signals is noted (SIGINT's sender is told so at once) and the
+// second, whichever it is, ends the process as if nobody looked at it: a shell sees 128 plus its
+// number. A signal that was ignored before stays so. One at a time.
 class InterruptWatch {
  public:
   InterruptWatch();

@@ -13,24 +13,28 @@ namespace {
 
 constexpr std::streamsize kMaxLine = 1000;  // whatever the file is
 
-// The first line of the file's comment, after the two that tell editors the schema; empty if it has
-// none.
-std::string FirstComment(const std::string& path) {
+// The first sentence of the file's comment, over its lines, after the two that tell editors the
+// schema; empty if it has none.
+std::string FirstSentence(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   char line[kMaxLine];
+  std::string sentence;
   while (file.getline(line, kMaxLine)) {
     const std::string text = line;
-    if (text.rfind("# proto-", 0) == 0) continue;
-    return text.rfind("# ", 0) == 0 ? text.substr(2) : "";
+    if (text.starts_with("# proto-")) continue;
+    if (!text.starts_with("# ") || sentence.size() > kMaxLine) break;
+    sentence += (sentence.empty() ? "" : " ") + text.substr(2);
+    const size_t end = (sentence + " ").find(". ");
+    if (end != sentence.npos) return sentence.substr(0, end + 1);
   }
-  return "";
+  return sentence;
 }
 
 int List(const SelectionFlags& flags, Context& context) {
   Selection selection;
   std::vector<std::vector<std::string>> rows;
   for (const ScenarioFile& file : FindSelected(flags, selection))
-    rows.push_back({file.name, FirstComment(file.path)});
+    rows.push_back({file.name, FirstSentence(file.path)});
   context.io.out << AlignedRows(rows, 0, 2);
   return Complain(selection, context);
 }

@@ -23,6 +23,7 @@ namespace sumonce {
 namespace {
 
 constexpr uint64_t kMaxTimeout = 86'400;
+constexpr uint64_t kMaxReruns = 100'000;
 
 struct RunFlags {
   SelectionFlags selection;
@@ -53,6 +54,7 @@ std::string ReplayLine(const std::string& program, const SelectedRun& run,
   if (options.transport != defaults.transport)
     absl::StrAppend(&line, " --comm ", options.transport);
   if (options.native_sums) absl::StrAppend(&line, " --native-sums");
+  if (options.reruns > 0) absl::StrAppend(&line, " --reruns ", options.reruns);
   return line;
 }
 
@@ -180,6 +182,18 @@ void AddSaveCapture(CLI::App& app, RunFlags& flags) {
       ->type_name("DIR");
 }
 
+void AddReruns(CLI::App& app, RunnerOptions& options) {
+  AddNumber(app, "--reruns",
+            "Run each scenario so many times more, under other schedules (fibers): results that "
+            "are not the same to the bit are NONDETERMINISTIC",
+            [&options](uint64_t reruns) {
+              if (reruns > kMaxReruns)
+                throw CLI::ValidationError("--reruns",
+                                           absl::StrCat(reruns, ": expected at most ", kMaxReruns));
+              options.reruns = static_cast<int>(reruns);
+            });
+}
+
 void AddProcesses(CLI::App& app, RunFlags& flags) {
   AddNumber(app, "--timeout",
             "Seconds after which a process that neither answers nor goes on is lost (60); for "
@@ -201,6 +215,7 @@ VerbAction DeclareRun(CLI::App& app) {
   AddAxes(app, flags->selection);
   AddSeed(app, flags->selection);
   AddTransport(app, flags->transport);
+  AddReruns(app, flags->runner);
   AddExport(app, flags->runner);
   AddSaveTrace(app, *flags);
   AddSaveCapture(app, *flags);

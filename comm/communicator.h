@@ -66,6 +66,9 @@ struct Call {
   ReduceOp op = ReduceOp::kSum;  // AllReduce, ReduceScatter
   int root = 0;                  // Broadcast: the source; Send, Recv: the peer
   std::string label;             // who asks, e.g. an operation's name; reported, not matched
+  // AllReduce, ReduceScatter: this rank's term may be added when it comes instead of in its turn.
+  // Transports that cannot, or sum in no order anyway, do not look at it; not matched.
+  bool any_order = false;
 };
 // "AllReduce SUM of 64 float64 (decoder.layers.0.linear_proj/ReduceScatter#0)".
 std::string Describe(const Call& call);

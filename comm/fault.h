@@ -29,6 +29,7 @@ enum class FaultKind : uint8_t {
   kReordered,            // made after the rank's next call. Who waits for it before that goes on
                          // without its result
   kKilled,               // the rank ends here: RankLostError; a process of its own gets SIGKILL
+  kUnordered,            // the rank's term of a sum is added when it comes (Call::any_order)
 };
 std::string_view Name(FaultKind kind);  // "LATE", ...
 

@@ -36,6 +36,7 @@ struct Transport {
   // max_world_size.
   std::function<int()> capacity;
   std::vector<ExecutorKind> executors;  // those that it honours
+  bool sums_in_any_order = false;       // looks at Call::any_order
   // Of transports with one rank per process: those processes. `run` is then collective over them:
   // each runs the body for its own rank, those beyond the world for none. Empty: all ranks live in
   // this process.

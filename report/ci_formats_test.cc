@@ -2,7 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <map>
 #include <pugixml.hpp>
+#include <set>
 #include <sstream>
 
 #include "report/formats.h"
@@ -84,6 +89,90 @@ TEST(Junit, HasASuiteAnAreaAndTheMechanismAsType) {
   EXPECT_TRUE(lora.find_child_by_attribute("testcase", "name", "lora/broken").child("error"));
   const pugi::xml_node gdn = root.find_child_by_attribute("testsuite", "name", "gdn");
   EXPECT_STREQ(gdn.child("testcase").child("skipped").attribute("message").value(), "no GPU");
+}
+
+// The schema that CI systems share (Jenkins' junit-4 to junit-10.xsd): elements in their order, the
+// attributes that each may have, and those that it must.
+struct Rule {
+  std::vector<std::string> children;  // in this order; the last one any number of times
+  std::set<std::string> may, must;
+};
+
+const std::map<std::string, Rule>& CommonSchema() {
+  static const auto& rules = *new std::map<std::string, Rule>{
+      {"testsuites",
+       {{"testsuite"}, {"name", "time", "disabled"}, {"tests", "failures", "errors"}}},
+      {"testsuite",
+       {{"properties", "testcase"},
+        {"time", "skipped", "disabled", "timestamp", "hostname", "id", "package"},
+        {"name", "tests", "failures", "errors"}}},
+      {"properties", {{"property"}, {}, {}}},
+      {"property", {{}, {}, {"name", "value"}}},
+      {"testcase",
+       {{"skipped", "error", "failure"}, {"time", "classname", "assertions", "status"}, {"name"}}},
+      {"skipped", {{}, {"message"}, {}}},
+      {"failure", {{}, {"type", "message"}, {}}},
+      {"error", {{}, {"type", "message"}, {}}}};
+  return rules;
+}
+
+void ExpectValid(const pugi::xml_node& node) {
+  const std::string name = node.name();
+  ASSERT_TRUE(CommonSchema().contains(name)) << name;
+  const Rule& rule = CommonSchema().at(name);
+  std::set<std::string> given;
+  for (const pugi::xml_attribute& attribute : node.attributes()) {
+    const std::string key = attribute.name();
+    EXPECT_TRUE(rule.may.contains(key) || rule.must.contains(key)) << name << " " << key;
+    EXPECT_TRUE(given.insert(key).second) << name << " " << key << " twice";
+    const bool number = key == "tests" || key == "failures" || key == "errors" || key == "time" ||
+                        (key == "skipped" && name == "testsuite");
+    if (number) {
+      EXPECT_THAT(attribute.value(), ::testing::MatchesRegex("[0-9]+(\\.[0-9]+)?"));
+    }
+  }
+  for (const std::string& key : rule.must) EXPECT_TRUE(given.contains(key)) << name << " " << key;
+  size_t at = 0;
+  for (const pugi::xml_node& child : node.children()) {
+    if (child.type() != pugi::node_element) continue;
+    const auto found = std::find(rule.children.begin() + at, rule.children.end(), child.name());
+    ASSERT_NE(found, rule.children.end()) << child.name() << " in " << name;
+    const bool many = found + 1 == rule.children.end();
+    at = found - rule.children.begin() + (many ? 0 : 1);
+    ExpectValid(child);
+  }
+}
+
+TEST(Junit, IsValidAgainstTheCommonSchema) {
+  const Scenario scenario = LoraScenario();
+  for (const auto& results :
+       {OneOfEach(scenario), std::vector<ScenarioResult>(), {OneOfEach(scenario)[2]}}) {
+    pugi::xml_document document;
+    const std::string text = Written("junit", results);
+    ASSERT_TRUE(document.load_string(text.c_str())) << text;
+    ASSERT_STREQ(document.document_element().name(), "testsuites");
+    ExpectValid(document.document_element());
+  }
+}
+
+// SUMONCE_WRITE_REPORTS=<folder> writes the files anew.
+std::string Recorded(const std::string& name, const std::string& text) {
+  if (const char* folder = std::getenv("SUMONCE_WRITE_REPORTS"))
+    std::ofstream(std::string(folder) + "/" + name) << text;
+  std::ifstream in(SUMONCE_TEST_DATA "/reports/" + name);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(Junit, EqualsTheRecordedText) {
+  const Scenario scenario = LoraScenario();
+  const std::string text = Written("junit", OneOfEach(scenario));
+  EXPECT_EQ(text, Recorded("junit.xml", text));
+}
+
+TEST(Github, EqualsTheRecordedText) {
+  const Scenario scenario = LoraScenario();
+  const std::string text = Written("github", OneOfEach(scenario));
+  EXPECT_EQ(text, Recorded("github.txt", text));
 }
 
 TEST(Github, AFailureIsAnAnnotationAtTheDefect) {

@@ -26,6 +26,8 @@ std::string Escaped(std::string_view text, bool property) {
       escaped += "%3A";
     } else if (property && c == ',') {
       escaped += "%2C";
+    } else if (static_cast<unsigned char>(c) < 0x20 && c != '\t') {
+      escaped += '?';  // a log is read on terminals
     } else {
       escaped += c;
     }

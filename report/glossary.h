@@ -9,7 +9,7 @@ namespace sumonce {
 
 struct GlossaryEntry {
   std::string kind;      // "verdict", "mechanism", "mark", "preset", "rule", "layer", "adapter",
-                         // "operation", "class", "defect", "fault"
+                         // "operation", "class", "state", "defect", "fault"
   std::string word;      // "DOUBLE_SUM", "sequence_parallel", "megatron_core_0_16", "RmsNorm"
   std::string says;      // one sentence
   std::string formula;   // "" where there is none

@@ -146,6 +146,68 @@ std::vector<GlossaryEntry> MixerEntries() {
   };
 }
 
+std::vector<GlossaryEntry> NormEntries() {
+  return {
+      {.kind = "layer",
+       .word = "layernorm",
+       .says = "RMSNorm, plain (w) or zero-centred (1 + w), by itself or fused in front of a "
+               "column-parallel linear; its weight is a copy on every rank, a term on own tokens "
+               "and complete on all",
+       .formula = "y = w x / sqrt(mean(x^2) + eps)",
+       .cure = "mark it where it sees its rank's tokens (sequence_parallel), and only there",
+       .shown_by = "norm/final_flag_missing"},
+      {.kind = "layer",
+       .word = "q_layernorm",
+       .says = "q_layernorm and k_layernorm: one weight for all heads, of which each rank has its "
+               "own: a term on every rank, whatever sequence parallelism says",
+       .formula = "q_h = w q_h / sqrt(mean(q_h^2) + eps)",
+       .cure = "sum them over tp: by their names (qk_layernorm on) or a mark",
+       .shown_by = "norm/qk_layernorm_switch_off"},
+      {.kind = "layer",
+       .word = "out_norm",
+       .says = "GatedDeltaNet's gated norm: one weight for all value heads, of which each rank has "
+               "its own: a term on every rank",
+       .formula = "y = w o / sqrt(mean(o^2) + eps) silu(z)",
+       .cure = "mark it, or add a rule without sequence parallelism",
+       .shown_by = "gdn/out_norm_unflagged"},
+  };
+}
+
+std::vector<GlossaryEntry> BlockEntries() {
+  return {
+      {.kind = "layer",
+       .word = "in_proj",
+       .says = "GatedDeltaNet's column-parallel projection of queries, keys, values, gate, write "
+               "strength and decay, with a fused norm; packed per key head, per rank or flat, or "
+               "decoupled in two",
+       .formula = "[q k v z b a] = norm(x) W^T",
+       .cure = "mark the fused norm's weight and a replicated lora_A, but not in a gather region",
+       .shown_by = "gdn/per_key_head_packing"},
+      {.kind = "layer",
+       .word = "out_proj",
+       .says = "GatedDeltaNet's row-parallel projection back to the hidden dimension",
+       .formula = "y = sum over k of o_k W_k^T",
+       .cure = "mark a replicated lora_B, but not in a gather region",
+       .shown_by = "gdn/lora_in_region"},
+      {.kind = "layer",
+       .word = "decoder",
+       .says = "the layers one behind the other, each a mixer and an MLP on a residual stream, "
+               "between word embeddings and a final norm",
+       .formula = "x += mixer(norm(x)); x += mlp(norm(x))",
+       .cure = "what arrives wrong at one branch is wrong in all below: cure the operation named",
+       .shown_by = "upstream/gather_split_backward"},
+      {.kind = "layer",
+       .word = "replica",
+       .says =
+           "a whole layer on every rank over the whole sequence, as a framework's plain module: "
+           "complete if its output is scattered, an equal share if it is reduce-scattered and "
+           "divided by tp",
+       .formula = "y_k = slice k of f(x), or slice k of (sum over ranks of f(x)) / tp",
+       .cure = "sum equal shares; leave complete gradients, or average them",
+       .shown_by = "replica/divided"},
+  };
+}
+
 std::vector<GlossaryEntry> VocabularyEntries() {
   return {
       {.kind = "layer",
@@ -169,7 +231,8 @@ std::vector<GlossaryEntry> VocabularyEntries() {
 
 std::vector<GlossaryEntry> GlossaryOfModels() {
   std::vector<GlossaryEntry> entries = MarkEntries();
-  for (std::vector<GlossaryEntry> part : {LayerEntries(), MixerEntries(), VocabularyEntries()}) {
+  for (std::vector<GlossaryEntry> part :
+       {LayerEntries(), NormEntries(), MixerEntries(), BlockEntries(), VocabularyEntries()}) {
     for (GlossaryEntry& entry : part) entries.push_back(std::move(entry));
   }
   return entries;

@@ -60,8 +60,10 @@ constexpr MechanismEntry kMechanisms[] = {
      "hang/skipped_collective"},
     {Mechanism::kRankLost, "a rank ended while others waited for it", "look at that rank's log",
      "transport/killed_rank"},
-    {Mechanism::kNondeterministic, "two runs of one seed differ",
-     "fix the order of sums, or compare within the bound of --native-sums", ""},
+    {Mechanism::kNondeterministic,
+     "two runs of one seed differ: fl(fl(a + b) + c) and fl(a + fl(b + c)) are two numbers",
+     "fix the order of sums, or compare within the bound of --native-sums",
+     "transport/unordered_sum"},
     {Mechanism::kNotFinite, "an entry is infinite or not a number",
      "look at the loss scale and at the operation where it first appears", "accumulation/overflow"},
 };

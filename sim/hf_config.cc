@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "nlohmann/json.hpp"
@@ -275,6 +276,10 @@ class ScenarioWriter {
     adapter.Refuse("modules_to_save", "modules trained as a whole are not read yet");
     adapter.Refuse("layers_to_transform", "adapters on some layers only are not read yet");
     adapter.Refuse("exclude_modules", "exceptions are not read yet");
+    adapter.Refuse("target_parameters", "adapters of single parameters are not read yet");
+    adapter.Refuse("trainable_token_indices", "trained rows of the embedding are not read yet");
+    adapter.Refuse("layer_replication", "repeated layers are not read yet");
+    adapter.Refuse("lora_bias", "an adapter's bias is not read yet");
     if (const std::string peft = adapter.Text("peft_type"); !peft.empty() && peft != "LORA")
       adapter.Add(absl::StrCat("peft_type: \"", peft, "\", expected LORA"));
     std::vector<std::string> modules;
@@ -284,7 +289,11 @@ class ScenarioWriter {
         break;
       }
       const std::string module = TargetOf(name.substr(name.rfind('.') + 1));
-      if (module.empty()) {
+      if (NamesALayer(name)) {
+        adapter.Add(absl::StrCat("target_modules: \"", Printable(name),
+                                 "\": adapters on some layers only are not read yet, expected a "
+                                 "name without a layer's number"));
+      } else if (module.empty()) {
         adapter.Add(absl::StrCat("target_modules: \"", Printable(name),
                                  "\", expected linears of the decoder such as q_proj, o_proj, "
                                  "gate_proj, down_proj, in_proj_qkv, out_proj or all-linear"));
@@ -299,6 +308,14 @@ class ScenarioWriter {
       if (IsOfModel(module)) absl::StrAppend(&targets, " target: \"", module, "\"");
     }
     Line("lora { r: ", adapter.Int("r").value_or(8), " lora_alpha: 16", targets, " }");
+  }
+
+  // "model.layers.3.self_attn.q_proj"
+  static bool NamesALayer(const std::string& name) {
+    const std::vector<std::string> parts = absl::StrSplit(name, '.');
+    return std::any_of(parts.begin(), parts.end(), [](const std::string& part) {
+      return !part.empty() && part.find_first_not_of("0123456789") == part.npos;
+    });
   }
 
   // all-linear names modules that a model without such layers lacks.

@@ -121,6 +121,27 @@ TEST_F(HfConfig, WhatIsNotModelledIsRefusedByName) {
                           HasSubstr("target_modules: \"router\"")));
 }
 
+// What an adapter trains beside its targets, or on some layers alone, is never left out silently.
+TEST_F(HfConfig, WhatAnAdapterTrainsBesideIsRefusedByName) {
+  for (const char* key :
+       {R"("target_parameters": ["mlp.experts.gate_up_proj"])", R"("trainable_token_indices": [3])",
+        R"("layer_replication": [[0, 1]])", R"("lora_bias": true)", R"("layers_to_transform": [0])",
+        R"("exclude_modules": ["q_proj"])", R"("modules_to_save": ["lm_head"])"}) {
+    Write("adapter_config.json",
+          std::string(R"({"r": 16, "target_modules": ["q_proj"], )") + key + "}");
+    const std::string name = std::string(key).substr(1, std::string(key).find('"', 1) - 1);
+    EXPECT_THAT(Messages(Read(kHybrid, {.adapter = folder_})), ElementsAre(HasSubstr(name + ": ")));
+  }
+  Write("adapter_config.json",
+        R"({"r": 16, "target_modules": ["q_proj", "model.layers.3.self_attn.q_proj"]})");
+  EXPECT_THAT(
+      Messages(Read(kHybrid, {.adapter = folder_})),
+      ElementsAre(HasSubstr("\"model.layers.3.self_attn.q_proj\": adapters on some layers")));
+  Write("adapter_config.json", R"({"r": 16, "target_modules": ["self_attn.q_proj"],
+      "lora_bias": false, "target_parameters": null, "layer_replication": null})");
+  EXPECT_THAT(Messages(Read(kHybrid, {.adapter = folder_})), ::testing::IsEmpty());
+}
+
 // Its keys look like Llama's, its layers are not: nothing is claimed of what is not known.
 TEST_F(HfConfig, AnotherArchitectureIsRefusedByName) {
   for (const char* type : {"cohere", "deepseek_v3", "phi3", "gemma3", "mamba2", ""}) {

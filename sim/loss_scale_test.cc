@@ -37,7 +37,7 @@ class LossScaleGolden : public ::testing::Test {
     Dims dims = kCell;
     dims.insert(dims.end(), more.begin(), more.end());
     const int64_t count = Count(dims);
-    const Tensor all = golden_.Get(name, {Plain(Dim::kIn, count * kRanks * kMicrobatches)});
+    const Tensor all = golden_.Expected(name, {Plain(Dim::kIn, count * kRanks * kMicrobatches)});
     const double* begin = all.data() + (rank * kMicrobatches + microbatch) * count;
     return Tensor(dims, std::vector<double>(begin, begin + count));
   }
@@ -130,10 +130,12 @@ Tensor Stacked(const std::vector<RankResult>& results) {
 // cells count.
 TEST_F(LossScaleGolden, PerTokenIsTheReference) {
   const std::vector<RankResult> results = Run(/*per_token=*/true);
-  const Tensor losses = golden_.Get("out.cell_loss", {Plain(Dim::kIn, kRanks * kMicrobatches)});
-  const Tensor counts = golden_.Get("out.cell_tokens", {Plain(Dim::kIn, kRanks * kMicrobatches)});
+  const Tensor losses =
+      golden_.Expected("out.cell_loss", {Plain(Dim::kIn, kRanks * kMicrobatches)});
+  const Tensor counts =
+      golden_.Expected("out.cell_tokens", {Plain(Dim::kIn, kRanks * kMicrobatches)});
   const Tensor kappa =
-      golden_.Get("out.per_token.kappa", {Plain(Dim::kIn, kRanks * kMicrobatches)});
+      golden_.Expected("out.per_token.kappa", {Plain(Dim::kIn, kRanks * kMicrobatches)});
   EXPECT_TRUE(golden_.Matches(Stacked(results), "out.cell_grad"));
   double counted = 0;
   for (int cell = 0; cell < kRanks * kMicrobatches; ++cell) {
@@ -158,7 +160,7 @@ TEST_F(LossScaleGolden, MeanOfCellsWeighsThemAlike) {
     EXPECT_FALSE(golden_.Matches(rank.finalized, "out.reference_grad"));
   }
   const Tensor kappa =
-      golden_.Get("out.mean_of_cells.kappa", {Plain(Dim::kIn, kRanks * kMicrobatches)});
+      golden_.Expected("out.mean_of_cells.kappa", {Plain(Dim::kIn, kRanks * kMicrobatches)});
   for (int cell = 0; cell < kRanks * kMicrobatches; ++cell) {
     const double expected =
         kCounted / (kRanks * kMicrobatches * Counted(cell / kMicrobatches, cell % kMicrobatches));

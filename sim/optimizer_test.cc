@@ -13,7 +13,7 @@ using testing::Golden;
 // Of three steps' tensors one behind the other, that of one step.
 Tensor OfStep(const Golden& golden, const std::string& name, const Dims& dims, int step) {
   const int64_t count = Count(dims);
-  const Tensor all = golden.Get(name, {Plain(Dim::kIn, 3 * count)});
+  const Tensor all = golden.Expected(name, {Plain(Dim::kIn, 3 * count)});
   const double* begin = all.data() + step * count;
   return Tensor(dims, std::vector<double>(begin, begin + count));
 }

@@ -59,7 +59,7 @@ TEST(ReadCommunication, ReadsEveryField) {
 
 // Every name of the schema is a fault.
 TEST(ReadCommunication, KnowsEveryFault) {
-  for (int kind = 0; kind <= static_cast<int>(FaultKind::kKilled); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(FaultKind::kUnordered); ++kind) {
     const std::string name(Name(static_cast<FaultKind>(kind)));
     const ReadResult read =
         ReadFault("operation: \"finalizer data_*\" occurrence: 2 fault: " + name);
@@ -108,7 +108,8 @@ TEST(ReadCommunication, ExpectationsNameFinalizerCalls) {
   const ReadResult read = ReadFault(
       fields, "expect { param: \"*\" mechanism: AVERAGED operation: \"finalizer data_*\" }\n");
   ASSERT_EQ(read.mistakes.size(), 1u);
-  EXPECT_THAT(read.mistakes[0].message, HasSubstr("operation without mechanism: UPSTREAM, MIXED_USE, LOST_"));
+  EXPECT_THAT(read.mistakes[0].message,
+              HasSubstr("operation without mechanism: UPSTREAM, MIXED_USE, LOST_"));
 }
 
 }  // namespace

@@ -92,8 +92,9 @@ class RankRun {
 
   absl::Status Clip(StepRecord& record) {
     if (scenario_.optimizer.clip_grad == 0) return absl::OkStatus();
-    SUMONCE_ASSIGN_OR_RETURN(record.grad_norm, ComputeGradNorm(scenario_.optimizer, *mesh_, rank_,
-                                                               comms_, model_->params().all()));
+    SUMONCE_ASSIGN_OR_RETURN(record.grad_norm,
+                             ComputeGradNorm(scenario_.optimizer, preset_, *mesh_, rank_, comms_,
+                                             model_->params().all()));
     ScaleGradients(record.grad_norm->clip_factor, model_->params().all());
     for (Param& param : model_->params().all())
       RoundInto(scenario_.precision.main_weight_dtype(), param.main_grad);

@@ -108,9 +108,13 @@ const std::string& Golden::Meta(const std::string& key) const {
   return reader_.metadata().at(key);
 }
 
-std::vector<double> Golden::Read(const std::string& name) const {
+void Golden::Note(const char* what, const std::string& name) const {
   if (const char* log = std::getenv("SUMONCE_GOLDEN_LOG"))
-    std::ofstream(log, std::ios::app) << name_ << ' ' << name << '\n';
+    std::ofstream(log, std::ios::app) << what << ' ' << name_ << ' ' << name << '\n';
+}
+
+std::vector<double> Golden::Read(const std::string& name) const {
+  Note("read", name);
   absl::StatusOr<std::vector<double>> values = reader_.Read(name);
   SUMONCE_CHECK(values.ok()) << values.status().message();
   return *std::move(values);
@@ -132,6 +136,11 @@ Tensor Golden::Get(const std::string& name, const Dims& dims, const Axes& axes) 
   return Tensor(dims, std::move(values));
 }
 
+Tensor Golden::Expected(const std::string& name, const Dims& dims, const Axes& axes) const {
+  Note("compared", name);
+  return Get(name, dims, axes);
+}
+
 ::testing::AssertionResult Golden::Matches(const Tensor& actual, const std::string& name,
                                            const Axes& axes, double tolerance) const {
   if (actual.empty())
@@ -141,7 +150,7 @@ Tensor Golden::Get(const std::string& name, const Dims& dims, const Axes& axes) 
            << name_ << " " << name << ": got " << Describe(actual.dims()) << ", stored "
            << reader_.tensors().at(name).count() << " elements";
   }
-  auto result = AllClose(actual, Get(name, actual.dims(), axes), tolerance);
+  auto result = AllClose(actual, Expected(name, actual.dims(), axes), tolerance);
   return result << " (" << name_ << " " << name << ")";
 }
 

@@ -6,8 +6,9 @@
 //   const Tensor x = golden.Get("in.x", dims, kSequenceFirst);
 //   EXPECT_TRUE(golden.Matches(y, "out.y", kSequenceFirst));
 //
-// With SUMONCE_GOLDEN_LOG set, every tensor that is read is noted there, a line "file tensor": the
-// walk over all files (tests/golden_walk_test.sh) asks which were not.
+// With SUMONCE_GOLDEN_LOG set, every tensor that is read is noted there, a line "read file tensor",
+// and what something is compared with once more, "compared file tensor": the walk over all files
+// (tests/golden_walk_test.sh) asks which were not.
 //
 // Files hold float64 in [batch, time, ...]; operations here hold [s, b, ...]: hence the axes.
 #pragma once
@@ -45,12 +46,15 @@ class Golden {
   // The tensor under our dimensions. `dims` may split axes of the file (12 value heads as [k=6,
   // j=2]) or join them; what is checked is the count. `axes` refers to the axes after that split.
   Tensor Get(const std::string& name, const Dims& dims, const Axes& axes = kAsStored) const;
+  // The same, to be compared with by the caller.
+  Tensor Expected(const std::string& name, const Dims& dims, const Axes& axes = kAsStored) const;
 
   ::testing::AssertionResult Matches(const Tensor& actual, const std::string& name,
                                      const Axes& axes = kAsStored, double tolerance = 1e-12) const;
 
  private:
   std::vector<double> Read(const std::string& name) const;
+  void Note(const char* what, const std::string& name) const;
 
   std::string name_;
   SafetensorsReader reader_;

@@ -1,6 +1,7 @@
-// Which tensors of the golden files no test has read. Arguments: the folder of the files, the list
-// of those that wait, the log that tests/golden.h wrote. A line for each tensor that is missing;
-// exit 1 then, or when the list names what is not there.
+// Which tensors of the golden files no test has read, and which results (out.*, grad.*) no test has
+// compared anything with. Arguments: the folder of the files, the list of those that wait, the log
+// that tests/golden.h wrote. A line for each tensor that is missing; exit 1 then, or when the list
+// names what is not there.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -25,12 +26,29 @@ struct Waiting {
   std::string file, tensor, what;  // globs; what they wait for
 };
 
-// "file tensor": what was read.
-Files ReadLog(const char* path) {
+struct Log {
+  Files read, compared;
+};
+
+// "read file tensor", "compared file tensor".
+Log ReadLog(const char* path) {
   std::ifstream log(path);
-  Files files;
-  for (std::string file, tensor; log >> file >> tensor;) files[file].insert(tensor);
+  Log files;
+  for (std::string what, file, tensor; log >> what >> file >> tensor;)
+    (what == "compared" ? files.compared : files.read)[file].insert(tensor);
   return files;
+}
+
+bool Holds(const Files& files, const std::string& file, const std::string& tensor) {
+  const auto found = files.find(file);
+  return found != files.end() && found->second.contains(tensor);
+}
+
+// What a layer gives; all else, gradients from above too, is what it is given.
+bool IsResult(const std::string& tensor) {
+  if (tensor.starts_with("in.") || tensor.starts_with("up.")) return false;
+  return tensor.starts_with("out.") || tensor.starts_with("grad.") ||
+         tensor.find(".out.") != tensor.npos || tensor.find(".grad.") != tensor.npos;
 }
 
 std::vector<Waiting> ReadWaiting(const char* path) {
@@ -73,20 +91,24 @@ const Waiting* WaitsFor(const std::vector<Waiting>& waiting, const std::string& 
 
 int Walk(const char* folder, const char* list, const char* log) {
   const std::vector<Waiting> waiting = ReadWaiting(list);
-  const Files read = ReadLog(log);
+  const Log logged = ReadLog(log);
   std::map<const Waiting*, int> seen;
-  int missing = 0, consumed = 0;
+  int missing = 0, consumed = 0, compared = 0;
   const Files stored = Stored(folder);
   for (const auto& [file, tensors] : stored) {
-    const auto found = read.find(file);
     for (const std::string& tensor : tensors) {
+      const bool result = IsResult(tensor);
       if (const Waiting* entry = WaitsFor(waiting, file, tensor)) {
         ++seen[entry];
-      } else if (found != read.end() && found->second.contains(tensor)) {
-        ++consumed;
-      } else {
+      } else if (!Holds(logged.read, file, tensor)) {
         ++missing;
         std::cout << "no test reads " << file << " " << tensor << "\n";
+      } else if (result && !Holds(logged.compared, file, tensor)) {
+        ++missing;
+        std::cout << "no test compares anything with " << file << " " << tensor << "\n";
+      } else {
+        ++consumed;
+        compared += result;
       }
     }
   }
@@ -97,8 +119,9 @@ int Walk(const char* folder, const char* list, const char* log) {
   }
   int waits = 0;
   for (const auto& [entry, count] : seen) waits += count;
-  std::cout << stored.size() << " files: " << consumed << " tensors read, " << waits << " waiting, "
-            << missing << " missing\n";
+  std::cout << stored.size() << " files: " << consumed << " tensors read, " << compared
+            << " of them results that are compared, " << waits << " waiting, " << missing
+            << " missing\n";
   return missing == 0 ? 0 : 1;
 }
 

@@ -339,8 +339,12 @@ std::optional<CureTrial> ProposeRunCure(const Scenario& scenario, std::span<cons
 
 CureTrial NormCure(std::span<const Miscounted> miscounted) {
   Candidate candidate;
-  for (const Miscounted& one : miscounted)
-    candidate.push_back(SetMark(one.param, Mark::kTensorModelParallel, !one.replicated));
+  for (const Miscounted& one : miscounted) {
+    const bool own_shard = one.how == Miscount::kOwnShard;
+    candidate.push_back(SetMark(one.param,
+                                own_shard ? Mark::kAllreduce : Mark::kTensorModelParallel,
+                                one.how != Miscount::kEveryCopy));
+  }
   return TrialOf(candidate);
 }
 

@@ -26,7 +26,7 @@ bool Cures(const Scenario& scenario, std::span<const Edit> edits, const CureTria
 // the same mark on all.
 std::optional<CureTrial> ProposeRunCure(const Scenario& scenario, std::span<const Edit> edits);
 
-// Marks as the layouts ask for, on every parameter that the norm does not count once.
+// Marks as the layouts and the sums ask for, on every parameter that the norm does not count once.
 CureTrial NormCure(std::span<const Miscounted> miscounted);
 
 }  // namespace sumonce

@@ -49,6 +49,7 @@ class Matcher {
     } else {
       for (const auto& [param, verdict] : run_.verdicts) Check(param, verdict, param);
       if (run_.norm_verdict) Check("", *run_.norm_verdict, "the gradient norm");
+      if (run_.rerun_verdict) Check(kRerun, *run_.rerun_verdict, "the run, repeated");
     }
     for (const Expectation& expectation : expectations_) {
       if (!seen_.contains(&expectation))
@@ -63,8 +64,9 @@ class Matcher {
   std::vector<const Expectation*> Naming(const std::string& param) const {
     std::vector<const Expectation*> naming;
     for (const Expectation& expectation : expectations_) {
-      const bool names = param.empty()
-                             ? expectation.param.empty()
+      const bool rerun = expectation.mechanism == Mechanism::kNondeterministic;
+      const bool names = param.empty() || param == kRerun
+                             ? expectation.param.empty() && rerun == (param == kRerun)
                              : !expectation.param.empty() && GlobMatches(expectation.param, param);
       if (names) naming.push_back(&expectation);
     }
@@ -103,6 +105,17 @@ class Matcher {
 
 Matched MatchExpectations(std::span<const Expectation> expectations, const RunOnce& run) {
   return Matcher(expectations, run).Match();
+}
+
+std::string NothingToFind(const Scenario& scenario) {
+  const Mesh mesh = *Mesh::Create(scenario.mesh);
+  for (const Expectation& expectation : scenario.expectations) {
+    if (!expectation.axis || mesh.size(*expectation.axis) > 1) continue;
+    const std::string axis(Name(*expectation.axis));
+    return absl::StrCat(axis, " is 1: there is nothing to sum over it, and ", Describe(expectation),
+                        " cannot be found");
+  }
+  return "";
 }
 
 std::string Describe(const Expectation& expectation) {

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
 #include "sim/grad_norm.h"
 #include "spmd/whole.h"
 
@@ -45,24 +48,59 @@ Tensor FinalizedOf(const Param& param, const Mesh& mesh, StepsOfRanks ranks) {
   return Join(param.shards.Target(mesh), mesh, tensors).whole;
 }
 
-// What the first tensor-parallel group's ranks put into the norm.
-NormSum CountedOf(const Param& param, const Mesh& mesh, StepsOfRanks ranks, NormType type) {
-  NormSum sum(type);
-  const std::vector<int> group = mesh.Ranks(mesh.GroupOf(Axis::kTp), 0);
-  for (size_t i = 0; i < group.size(); ++i) {
-    const ParamRecord& record = ranks[group[i]]->params.at(param.name);
-    if (CountsInNorm(record.marks, static_cast<int>(i))) sum.Add(record.finalized());
+// What the first tensor-parallel group puts into the norm, or, of a parameter that is summed apart,
+// each of its ranks by itself.
+std::vector<NormSum> CountedOf(const Param& param, const FinalizePreset& preset, const Mesh& mesh,
+                               StepsOfRanks ranks, NormType type) {
+  NormSum together(type);
+  std::vector<NormSum> apart;
+  for (const int rank : mesh.Ranks(mesh.GroupOf(Axis::kTp), 0)) {
+    const ParamRecord& record = ranks[rank]->params.at(param.name);
+    NormSum own(type);
+    if (CountsInNorm(record.marks, DuplicateRank(record.marks, preset, mesh, rank)))
+      own.Add(record.finalized());
+    if (IsSummedApart(record.marks, mesh)) {
+      apart.push_back(own);
+    } else {
+      together.Add(own);
+    }
   }
-  return sum;
+  return apart.empty() ? std::vector<NormSum>{together} : apart;
+}
+
+// What each of these has to be: the whole, or of copies that are summed apart the rank's own, which
+// may have drifted.
+std::vector<NormSum> OnceOf(const Param& param, const Mesh& mesh, StepsOfRanks ranks,
+                            const Tensor& whole, NormType type, size_t sums) {
+  std::vector<NormSum> once;
+  const std::vector<int> group = mesh.Ranks(mesh.GroupOf(Axis::kTp), 0);
+  for (size_t i = 0; i < sums; ++i) {
+    NormSum sum(type);
+    const bool own = sums > 1 && param.shards.CopiedOverTp();
+    sum.Add(own ? ranks[group[i]]->params.at(param.name).finalized() : whole);
+    once.push_back(sum);
+  }
+  return once;
+}
+
+std::string_view Sentence(Miscount how) {
+  switch (how) {
+    case Miscount::kEveryCopy:
+      return " is replicated and marked tensor_model_parallel: every tp rank's copy counts";
+    case Miscount::kOneShard:
+      return " is sharded and not marked tensor_model_parallel: tp rank 0's shard alone counts";
+    case Miscount::kOnRankZero:
+      return " is marked allreduce=false and not tensor_model_parallel, and etp is not tp: it "
+             "counts on tp rank 0 alone, and the other ranks have another norm";
+    case Miscount::kOwnShard:
+      return " is sharded and marked allreduce=false, and etp is not tp: each rank counts its own "
+             "shard alone";
+  }
+  return "";
 }
 
 std::string Sentence(const Miscounted& miscounted) {
-  return absl::StrCat(miscounted.param,
-                      miscounted.replicated
-                          ? " is replicated and marked tensor_model_parallel: every tp rank's copy "
-                            "counts"
-                          : " is sharded and not marked tensor_model_parallel: tp rank 0's shard "
-                            "alone counts");
+  return absl::StrCat(miscounted.param, ToAbsl(Sentence(miscounted.how)));
 }
 
 // The largest difference of an update, in units of the learning rate.
@@ -82,20 +120,30 @@ double StepDifference(const Param& param, const Mesh& mesh, StepsOfRanks ranks,
 
 }  // namespace
 
-std::vector<Miscounted> MiscountedByMarks(const ParamStore& params, NormType norm_type) {
+std::vector<Miscounted> MiscountedByMarks(const ParamStore& params, const FinalizePreset& preset,
+                                          const Mesh& mesh, NormType norm_type) {
   std::vector<Miscounted> miscounted;
   for (const Param& param : params.all()) {
+    if (!param.requires_grad) continue;
     const bool marked = param.marks.tensor_model_parallel;
-    if (!param.requires_grad || !(marked ? param.shards.CopiedOverTp() : param.shards.CutOverTp()))
-      continue;
-    if (marked && norm_type == NormType::kInf) continue;
-    miscounted.push_back({.param = param.name, .replicated = marked});
+    if (IsSummedApart(param.marks, mesh)) {
+      if (param.shards.CutOverTp()) {
+        miscounted.push_back({.param = param.name, .how = Miscount::kOwnShard});
+      } else if (!marked && !preset.experts_counted_by_etp) {
+        miscounted.push_back({.param = param.name, .how = Miscount::kOnRankZero});
+      }
+    } else if (marked && param.shards.CopiedOverTp() && norm_type != NormType::kInf) {
+      miscounted.push_back({.param = param.name, .how = Miscount::kEveryCopy});
+    } else if (!marked && param.shards.CutOverTp()) {
+      miscounted.push_back({.param = param.name, .how = Miscount::kOneShard});
+    }
   }
   return miscounted;
 }
 
-NormCheck CheckGradNorm(const Mesh& mesh, const OptimizerConfig& optimizer,
-                        const ParamStore& params, StepsOfRanks ranks, const StepRecord& reference,
+NormCheck CheckGradNorm(const Mesh& mesh, const FinalizePreset& preset,
+                        const OptimizerConfig& optimizer, const ParamStore& params,
+                        StepsOfRanks ranks, const StepRecord& reference,
                         const Tolerance& tolerance) {
   NormCheck check;
   const NormType type = optimizer.norm_type;
@@ -107,17 +155,25 @@ NormCheck CheckGradNorm(const Mesh& mesh, const OptimizerConfig& optimizer,
     own.Add(finalized);
     once.Add(own);
     whole.Add(reference.params.at(param.name).finalized());
-    const double counted = CountedOf(param, mesh, ranks, type).sum();
+    const std::vector<NormSum> counted = CountedOf(param, preset, mesh, ranks, type);
+    const std::vector<NormSum> right = OnceOf(param, mesh, ranks, finalized, type, counted.size());
     // The same squares in another order.
     const double roundings =
         tolerance.gamma + tolerance.rounding + 0x1p-52 * static_cast<double>(finalized.count() + 2);
-    if (std::fabs(counted - own.sum()) > roundings * std::max(counted, own.sum())) {
-      check.miscounted.push_back({.param = param.name, .replicated = counted > own.sum()});
+    const auto differ = [&](const NormSum& a, const NormSum& b) {
+      return std::fabs(a.sum() - b.sum()) > roundings * std::max(a.sum(), b.sum());
+    };
+    if (!std::equal(counted.begin(), counted.end(), right.begin(), std::not_fn(differ))) {
+      check.miscounted.push_back(param.name);
     } else if (own.sum() == 0 || (type == NormType::kInf && param.shards.CutOverTp())) {
       check.unseen.push_back(param.name);
     }
   }
   check.counted = ranks[0]->grad_norm->norm;
+  for (const int rank : mesh.Ranks(mesh.GroupOf(Axis::kTp), 0))
+    check.by_rank.push_back(ranks[rank]->grad_norm->norm);
+  const auto same = [&](double norm) { return norm == check.counted; };
+  if (std::all_of(check.by_rank.begin(), check.by_rank.end(), same)) check.by_rank.clear();
   check.clip_factor = ranks[0]->grad_norm->clip_factor;
   check.once = once.norm();
   check.reference = whole.norm();
@@ -137,6 +193,14 @@ std::optional<Verdict> NormVerdict(const NormCheck& check, std::span<const Misco
         "run %.6g",
         check.counted, check.once, check.reference));
   }
+  if (!check.by_rank.empty()) {
+    const auto exactly = [](std::string* out, double norm) {
+      absl::StrAppendFormat(out, "%.9g", norm);
+    };
+    verdict.evidence.push_back(absl::StrCat(
+        "the ranks of a tp group do not agree on it: ", absl::StrJoin(check.by_rank, ", ", exactly),
+        "; so they clip by different factors"));
+  }
   for (const Miscounted& one : miscounted) {
     verdict.evidence.push_back(Sentence(one));
     verdict.affected.push_back(one.param);
@@ -151,15 +215,16 @@ std::vector<std::string> NormDisagreements(const NormCheck& check,
     return std::any_of(list.begin(), list.end(),
                        [&](const Miscounted& one) { return one.param == param; });
   };
-  for (const Miscounted& one : check.miscounted) {
-    if (!holds(proved, one.param))
-      sentences.push_back(absl::StrCat(
-          one.param, ": numbers say that the norm counts it wrong, the proof says once"));
+  for (const std::string& param : check.miscounted) {
+    if (!holds(proved, param))
+      sentences.push_back(
+          absl::StrCat(param, ": numbers say that the norm counts it wrong, the proof says once"));
   }
   for (const Miscounted& one : proved) {
-    const bool unseen =
-        std::find(check.unseen.begin(), check.unseen.end(), one.param) != check.unseen.end();
-    if (!unseen && !holds(check.miscounted, one.param))
+    const auto in = [&](const std::vector<std::string>& list) {
+      return std::find(list.begin(), list.end(), one.param) != list.end();
+    };
+    if (!in(check.unseen) && !in(check.miscounted))
       sentences.push_back(absl::StrCat(one.param, ": the proof says that ", Sentence(one),
                                        "; numbers say that the norm counts it once"));
   }

@@ -267,10 +267,10 @@ ProofRun Prove(const Scenario& scenario, std::span<const Edit> edits) {
   if (!run.tape->status().ok()) run.refused = std::string(run.tape->status().message());
   run.conditions = Conditions(scenario, run.model->params());
 
-  if (scenario.optimizer.clip_grad > 0)
-    run.norm_miscounts = MiscountedByMarks(run.model->params(), scenario.optimizer.norm_type);
-
   FinalizePreset preset = *Finalizers().Find(scenario.finalizer);
+  if (scenario.optimizer.clip_grad > 0)
+    run.norm_miscounts =
+        MiscountedByMarks(run.model->params(), preset, *run.mesh, scenario.optimizer.norm_type);
   for (const auto& effect : effects.all()) effect->OnPreset(preset);
   const FinalizeConfig finalize = EffectiveFinalizeConfig(scenario);
   const ParamProver prover(scenario, preset, finalize, effects, run);

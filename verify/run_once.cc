@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "comm/errors.h"
 #include "spmd/whole.h"
+#include "verify/agreement.h"
 #include "verify/diagnose.h"
 #include "verify/drift.h"
 #include "verify/inherited.h"
@@ -179,8 +180,9 @@ class Runner {
   // Marks and layouts do not change from step to step: the first one says it all.
   void JudgeNorm(const ComparedStep& compared) {
     const OptimizerConfig& optimizer = scenario_.optimizer;
-    const NormCheck check = CheckGradNorm(mesh_, optimizer, model_.params(), compared.ranks,
-                                          *compared.reference, run_.tolerance);
+    const NormCheck check =
+        CheckGradNorm(mesh_, *Finalizers().Find(scenario_.finalizer), optimizer, model_.params(),
+                      compared.ranks, *compared.reference, run_.tolerance);
     std::vector<std::string> right;
     for (const auto& [name, verdict] : run_.numbers) {
       if (verdict.outcome == Outcome::kRight) right.push_back(name);
@@ -189,6 +191,7 @@ class Runner {
                                 *compared.reference, right);
     if (mesh_.size(mesh_.GroupOf(Axis::kTp)) == 1) return;
     run_.norm_verdict = NormVerdict(check, run_.proof.norm_miscounts);
+    clip_apart_ = !check.by_rank.empty();
     for (std::string& sentence : NormDisagreements(check, run_.proof.norm_miscounts))
       run_.disagreements.push_back(std::move(sentence));
   }
@@ -239,6 +242,11 @@ class Runner {
       const auto found = run_.numbers.find(name);
       if (found == run_.numbers.end()) continue;
       Verdict& verdict = found->second;
+      if (clip_apart_ && run_.norm_verdict && verdict.outcome != Outcome::kWrong) {
+        if (run_.norm_verdict->consequences.empty())
+          run_.norm_verdict->consequences.push_back(Mechanism::kReplicaDrift);
+        continue;
+      }
       const Parting parting = PartingOf(index, *model_.params().Find(name));
       verdict.evidence.push_back(absl::StrCat(parting.text, ": REPLICA_DRIFT"));
       verdict.consequences.push_back(Mechanism::kReplicaDrift);
@@ -472,6 +480,7 @@ class Runner {
   ProofRun clean_;
   double rounding_ = 0;  // of mixed precision, relative to the sum of the terms' magnitudes
   std::map<std::string, int> parted_later_;  // the step before which copies part, behind the first
+  bool clip_apart_ = false;                  // ranks of a tp group have norms of their own
   double amplification_ = 0;                 // the largest of any parameter so far
   RunOnce run_;
 };
@@ -481,20 +490,6 @@ class Runner {
 RunOnce RunScenarioOnce(const Scenario& scenario, std::span<const Edit> edits,
                         const SimOptions& options) {
   return Runner(scenario, edits, options).Run();
-}
-
-bool Agrees(const Verdict& numbers, const Proof& proof) {
-  if (numbers.outcome == Outcome::kNoEvidence) return true;
-  if (numbers.mechanism == Mechanism::kNotFinite)
-    return true;  // overflow is a matter of numbers alone
-  if (proof.outcome == Outcome::kNoStatement) return numbers.outcome == Outcome::kWrong;
-  if (numbers.outcome == Outcome::kRight && proof.factor == 1.0)
-    return true;  // sizes that cancel on this mesh
-  if (numbers.outcome != proof.outcome) return false;
-  if (numbers.outcome == Outcome::kRight) return true;
-  // Axes of equal sizes: the same factor may carry another name.
-  if (numbers.factor && proof.factor) return *numbers.factor == *proof.factor;
-  return numbers.coefficient == proof.coefficient;
 }
 
 }  // namespace sumonce

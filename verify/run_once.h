@@ -19,8 +19,9 @@ struct RunOnce {
   std::optional<Verdict> run_verdict;  // what that means
   std::map<std::string, Verdict>
       verdicts;  // per trained parameter: the first step in which it is not right
-  std::optional<Verdict> norm_verdict;  // of the gradient norm, where it counts copies wrongly
-  std::optional<RankTable> norm_table;  // where gradients are clipped
+  std::optional<Verdict> norm_verdict;   // of the gradient norm, where it counts copies wrongly
+  std::optional<RankTable> norm_table;   // where gradients are clipped
+  std::optional<Verdict> rerun_verdict;  // of runs that differ (verify/reruns.h), if compared
   std::map<std::string, Verdict>
       numbers;  // as the numbers alone say it, before the proof decides what they cannot see
   ProofRun proof;
@@ -37,8 +38,5 @@ struct RunOnce {
 
 RunOnce RunScenarioOnce(const Scenario& scenario, std::span<const Edit> edits,
                         const SimOptions& options);
-
-// Whether numbers and proof agree on a parameter (docs/ARCHITECTURE.md "Agreement").
-bool Agrees(const Verdict& numbers, const Proof& proof);
 
 }  // namespace sumonce

@@ -13,6 +13,7 @@
 #include "verify/expectations.h"
 #include "verify/explain.h"
 #include "verify/export_check.h"
+#include "verify/reruns.h"
 #include "verify/run_once.h"
 #include "verify/tables.h"
 #include "verify/trajectory.h"
@@ -33,16 +34,13 @@ std::string ProofOnCure(const Scenario& scenario) {
   return absl::StrCat("right, in numbers and for every ", absl::StrJoin(axes, " and "));
 }
 
-// A scenario whose fault is a sum over an axis has nothing to show where that axis has one rank.
-std::string NothingToFind(const Scenario& scenario) {
-  const Mesh mesh = *Mesh::Create(scenario.mesh);
-  for (const Expectation& expectation : scenario.expectations) {
-    if (!expectation.axis || mesh.size(*expectation.axis) > 1) continue;
-    const std::string axis(Name(*expectation.axis));
-    return absl::StrCat(axis, " is 1: there is nothing to sum over it, and ", Describe(expectation),
-                        " cannot be found");
-  }
-  return "";
+std::string NothingToDisorder(const Scenario& scenario, const std::string& transport) {
+  const auto found = Transports().Find(transport);
+  if (!IsAboutOrder(scenario) || scenario.harmless || !found.ok() || (*found)->sums_in_any_order)
+    return "";
+  return absl::StrCat(transport,
+                      " adds terms in rank order, whichever comes first, so that fault: UNORDERED "
+                      "cannot act; run it with --comm in_process");
 }
 
 class ScenarioRun {
@@ -59,6 +57,9 @@ class ScenarioRun {
     std::vector<ScenarioResult> results;
     if (const std::string reason = NothingToFind(scenario_); !reason.empty())
       return {SkippedResult(scenario_, scenario_.name, reason)};
+    if (const std::string reason = NothingToDisorder(scenario_, options_.transport);
+        !reason.empty())
+      return {SkippedResult(scenario_, scenario_.name, reason)};
     results.push_back(Judge(scenario_.name, scenario_.defects, scenario_.expectations));
     if (scenario_.harmless) return results;
     if (scenario_.defects.empty() && scenario_.cures.empty()) return results;
@@ -70,16 +71,30 @@ class ScenarioRun {
       return results;
     }
     results.push_back(Judge(scenario_.name + "@cured", CuredEdits(), {}));
-    if (!found || (!broken.empty() && broken == gradients_)) {
-      Fail(results.back(),
-           "the broken run shows no fault, or has the cured one's gradients: the control proves "
-           "nothing (an edit "
-           "that must do no harm is declared with harmless: true)");
-    }
+    const std::string nothing = ProvesNothing(found, !broken.empty() && broken == gradients_);
+    if (!nothing.empty()) Fail(results.back(), nothing);
     return results;
   }
 
  private:
+  // Why the cured run says nothing of the cure; "": it does. The scenario has a defect or a cure.
+  std::string ProvesNothing(bool found, bool same_gradients) const {
+    const std::string_view what = scenario_.defects.empty() ? "cure" : "defect";
+    if (!found) {
+      return absl::StrCat(
+          "the run as written, ", scenario_.name, ", shows no fault: there was nothing to cure. ",
+          scenario_.defects.empty()
+              ? "Take the cure out, or declare the defect that it is for"
+              : "If the defect must do no harm, say harmless: true, and there is no @cured run; "
+                "else let it act (on this mesh, on this data), and expect what it leads to");
+    }
+    if (!same_gradients) return "";
+    return absl::StrCat("it has, to the bit, the gradients of the run as written, ", scenario_.name,
+                        ": the ", ToAbsl(what),
+                        " changes none of them, so the control proves "
+                        "nothing");
+  }
+
   std::vector<Edit> CuredEdits() const {
     if (scenario_.cures.empty()) return {};
     std::vector<Edit> edits = scenario_.defects;
@@ -98,9 +113,11 @@ class ScenarioRun {
     SimOptions recording = sim_;
     if (options_.record_calls) recording.now_us = [start] { return MicrosecondsSince(start); };
     RunOnce run = RunScenarioOnce(scenario_, edits, recording);
+    if (const int reruns = RerunsOf(scenario_, options_.reruns); run.run_status.ok() && reruns > 0)
+      run.rerun_verdict = CompareReruns(scenario_, edits, run, sim_, reruns);
     if (options_.record_calls)
       result.calls = std::make_shared<const std::vector<RankCalls>>(std::move(run.calls));
-    gradients_ = run.gradient_digest;
+    gradients_ = absl::StrCat(run.gradient_digest, run.rerun_verdict ? ", not always" : "");
     result.digest = run.digest;
     result.conditions = run.proof.conditions;
     if (scenario_.export_adapter && run.run_status.ok()) AddExport(run, result);
@@ -158,6 +175,11 @@ class ScenarioRun {
       Finding finding{
           .verdict = *run.norm_verdict, .proof = {}, .cure = NormCure(run.proof.norm_miscounts)};
       finding.expectation = expectation("");
+      result.findings.push_back(std::move(finding));
+    }
+    if (run.rerun_verdict) {
+      Finding finding{.verdict = *run.rerun_verdict, .proof = {}, .cure = {}};
+      finding.expectation = expectation(kRerun);
       result.findings.push_back(std::move(finding));
     }
   }
@@ -323,106 +345,6 @@ class ScenarioRun {
   std::string gradients_;
 };
 
-Verdict VerdictOf(const ProofRun& run, const Proof& proof) {
-  Verdict verdict;
-  verdict.param = proof.param;
-  TakeOver(proof, verdict);
-  verdict.evidence = ExplainClass(run, proof.param);
-  if (!proof.reason.empty()) verdict.evidence.push_back(proof.reason);
-  return verdict;
-}
-
-// What only numbers can show (a lost term, a drifted copy, a step) the proof cannot meet or miss:
-// where it makes no statement, or the expectation is of a consequence, a fault that was expected is
-// not contradicted.
-bool ProofMeets(const Expectation& expectation, const Proof& proof) {
-  if (proof.outcome == Outcome::kNoStatement) return true;
-  if (proof.outcome != expectation.outcome) return false;
-  const bool consequence = expectation.mechanism == Mechanism::kReplicaDrift ||
-                           expectation.mechanism == Mechanism::kExportDiffers ||
-                           expectation.mechanism == Mechanism::kNormMiscount;
-  if (consequence || expectation.mechanism == Mechanism::kNone) return true;
-  return expectation.mechanism == proof.mechanism &&
-         (!expectation.axis || expectation.axis == proof.axis) &&
-         (expectation.coefficient.empty() || expectation.coefficient == proof.coefficient);
-}
-
-class ProofJudge {
- public:
-  ProofJudge(const Scenario& scenario, std::span<const Expectation> expectations)
-      : scenario_(scenario), expectations_(expectations) {}
-
-  ScenarioResult Judge(const std::string& name, std::span<const Edit> edits) {
-    const Clock::time_point start = Clock::now();
-    ScenarioResult result;
-    result.name = name;
-    result.file = scenario_.file;
-    result.mesh = scenario_.mesh;
-    result.scenario = &scenario_;
-    const ProofRun run = Prove(scenario_, edits);
-    result.conditions = run.conditions;
-    for (const auto& [param, proof] : run.proofs) Add(run, proof, result);
-    AddNorm(run, result);
-    result.elapsed_us = MicrosecondsSince(start);
-    return result;
-  }
-
- private:
-  void AddNorm(const ProofRun& run, ScenarioResult& result) {
-    const auto expected = std::find_if(
-        expectations_.begin(), expectations_.end(), [](const Expectation& expectation) {
-          return expectation.param.empty() && expectation.mechanism == Mechanism::kNormMiscount;
-        });
-    const std::optional<Verdict> verdict = NormVerdict(NormCheck(), run.norm_miscounts);
-    if (!verdict && expected != expectations_.end())
-      Fail(result, absl::StrCat("expected ", Describe(*expected),
-                                ", proved that every parameter counts once"));
-    if (!verdict) return;
-    Finding finding{.verdict = *verdict, .proof = {}, .cure = {}};
-    if (expected == expectations_.end()) {
-      Fail(result, absl::StrCat("the gradient norm: not proved right: ", Describe(*verdict)));
-    } else {
-      finding.expectation = &*expected;
-    }
-    result.findings.push_back(std::move(finding));
-  }
-
-  void Add(const ProofRun& run, const Proof& proof, ScenarioResult& result) {
-    Finding finding{.verdict = VerdictOf(run, proof), .proof = proof, .cure = {}};
-    bool expected = false;
-    for (const Expectation& expectation : expectations_) {
-      // Of the run itself: it does not end, and nothing is proved.
-      if (expectation.param.empty() && expectation.mechanism == Mechanism::kNormMiscount) continue;
-      const bool names = expectation.param.empty()
-                             ? !run.refused.empty() || proof.outcome == Outcome::kNoStatement
-                             : GlobMatches(expectation.param, proof.param);
-      if (!names) continue;
-      expected = true;
-      if (ProofMeets(expectation, proof)) {
-        finding.expectation = &expectation;
-      } else {
-        Fail(result, absl::StrCat(proof.param, ": expected ", Describe(expectation), ", proved ",
-                                  Describe(finding.verdict)));
-      }
-    }
-    if (proof.outcome == Outcome::kRight) {
-      ++result.params_right;
-      return;
-    }
-    if (!expected)
-      Fail(result, absl::StrCat(proof.param, ": not proved right: ", Describe(finding.verdict)));
-    result.findings.push_back(std::move(finding));
-  }
-
-  static void Fail(ScenarioResult& result, std::string why) {
-    result.outcome = RunOutcome::kFail;
-    result.failures.push_back(std::move(why));
-  }
-
-  const Scenario& scenario_;
-  std::span<const Expectation> expectations_;
-};
-
 }  // namespace
 
 std::vector<ScenarioResult> RunScenario(const Scenario& scenario, const RunnerOptions& options) {
@@ -443,22 +365,6 @@ ScenarioResult SkippedResult(const Scenario& scenario, std::string name, std::st
 std::string WhyProcessesAreGone(const RemoteScenarios& remote) {
   const absl::Status& failure = remote.group->failure();
   return failure.ok() ? "" : absl::StrCat("the run's processes are gone: ", failure.message());
-}
-
-std::vector<ScenarioResult> ProveScenario(const Scenario& scenario) {
-  std::vector<ScenarioResult> results;
-  if (const std::string reason = NothingToFind(scenario); !reason.empty())
-    return {SkippedResult(scenario, scenario.name, reason)};
-  results.push_back(
-      ProofJudge(scenario, scenario.expectations).Judge(scenario.name, scenario.defects));
-  if (scenario.harmless || (scenario.defects.empty() && scenario.cures.empty())) return results;
-  std::vector<Edit> cured;
-  if (!scenario.cures.empty()) {
-    cured = scenario.defects;
-    cured.insert(cured.end(), scenario.cures.begin(), scenario.cures.end());
-  }
-  results.push_back(ProofJudge(scenario, {}).Judge(scenario.name + "@cured", cured));
-  return results;
 }
 
 }  // namespace sumonce

@@ -21,6 +21,7 @@ struct RunnerOptions {
   std::string
       export_dir;  // adapters of export_adapter scenarios are written below it; empty: a temporary
   bool overwrite = false;
+  int reruns = 0;             // how often each scenario is run again, for results that differ
   bool record_calls = false;  // of each result's run, into ScenarioResult::calls
 };
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "capture/lint/module_kinds.h"
 
 namespace sumonce::capture {
 namespace {
@@ -52,10 +53,17 @@ class MarkedNorm {
     const bool expert = !FlagOf(marks, "allreduce").value_or(true);
     if (!(expert ? experts_ : dense_).contains(holder.rank)) return false;
     return IsSet(marks, "tensor_model_parallel") ||
-           step_.Identity(holder.rank).Coordinate("tp") == 0;
+           step_.Identity(holder.rank).Coordinate(expert && LooksAtEtp(common) ? "etp" : "tp") == 0;
   }
 
  private:
+  // From 0.19 on copies of what is reduced with the experts are told apart by the rank in etp.
+  static bool LooksAtEtp(const Manifest& common) {
+    const auto version = common.framework.find("megatron-core");
+    return version != common.framework.end() &&
+           lint::VersionNumbers(version->second) >= std::vector<int>{0, 19};
+  }
+
   static std::vector<int> GroupOf(const Step& step, int rank, const std::string& name) {
     const auto lists = step.Common(rank).groups.find(name);
     if (lists == step.Common(rank).groups.end()) return {};

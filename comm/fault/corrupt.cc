@@ -128,6 +128,8 @@ std::string_view Name(FaultKind kind) {
       return "REORDERED";
     case FaultKind::kKilled:
       return "KILLED";
+    case FaultKind::kUnordered:
+      return "UNORDERED";
   }
   return "unknown fault";
 }

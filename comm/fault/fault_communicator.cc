@@ -74,6 +74,13 @@ absl::StatusOr<std::unique_ptr<Work>> FaultCommunicator::StartFaulty(const CallF
     case FaultKind::kLate:
       usleep(static_cast<useconds_t>(fault.late_us));
       return Make(inner_, std::move(call), {});
+    case FaultKind::kUnordered:
+      if (call.kind != CallKind::kAllReduce && call.kind != CallKind::kReduceScatter) {
+        return absl::InvalidArgumentError(absl::StrCat(Describe(fault), " cannot act on ",
+                                                       Describe(call), ": expected a reduction"));
+      }
+      call.any_order = true;
+      return Make(inner_, std::move(call), {});
     case FaultKind::kReordered: {
       auto held = std::make_shared<HeldCall>(inner_, std::move(call));
       state_->Hold(held);

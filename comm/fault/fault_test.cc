@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -190,6 +191,40 @@ TEST(FaultDeathTest, AKilledProcessGetsSigkill) {
               testing::KilledBySignal(SIGKILL), "");
 }
 
+// In rank order the sum is 1, with the last term before the second 0: every rank has the same, and
+// the schedule decides which. Without the fault, no schedule does.
+TEST(Fault, UnorderedTermsAreAddedAsTheyCome) {
+  const auto sums_under = [](bool unordered) {
+    std::set<double> sums;
+    for (uint64_t schedule = 0; schedule < 16; ++schedule) {
+      std::vector<double> got(3);
+      const absl::Status status =
+          (*Transports().Find("in_process"))
+              ->run({.world_size = 3, .executor = {.schedule = schedule}},
+                    [&](Communicator& world) {
+                      std::vector<CallFault> faults;
+                      if (unordered)
+                        faults.push_back({.kind = FaultKind::kUnordered, .operation = "sum"});
+                      FaultInjector injector(faults, false);
+                      const auto faulty = injector.Wrap(world);
+                      const double terms[] = {1e17, -1e17, 1};
+                      std::vector<double> in = {terms[world.rank()]}, out(1);
+                      absl::Status sum =
+                          faulty->AllReduce(BufferIn(in), BufferIn(out), ReduceOp::kSum, "sum");
+                      got[world.rank()] = out[0];
+                      return sum.ok() ? injector.CheckAllActed() : sum;
+                    });
+      EXPECT_EQ(status, absl::OkStatus());
+      EXPECT_EQ(got[0], got[1]);
+      EXPECT_EQ(got[0], got[2]);
+      sums.insert(got[0]);
+    }
+    return sums;
+  };
+  EXPECT_THAT(sums_under(false), ElementsAre(1));
+  EXPECT_THAT(sums_under(true), ElementsAre(0, 1));
+}
+
 TEST(Fault, OneThatNeverActsIsTold) {
   const absl::Status status =
       RunFaulty(2, {.kind = FaultKind::kLate, .operation = "step", .occurrence = 5},
@@ -218,6 +253,8 @@ TEST(Fault, OneThatCannotActIsRefused) {
   };
   EXPECT_THAT(refusal({.kind = FaultKind::kDroppedContribution}, barrier),
               HasSubstr("cannot act on Barrier (b): it has no input on this rank"));
+  EXPECT_THAT(refusal({.kind = FaultKind::kUnordered}, barrier),
+              HasSubstr("cannot act on Barrier (b): expected a reduction"));
   EXPECT_THAT(refusal({.kind = FaultKind::kStaleBuffer}, sum),
               HasSubstr("expected a matching call of the same size before it"));
   EXPECT_THAT(refusal({.kind = FaultKind::kFlippedBit, .element = 4}, sum),

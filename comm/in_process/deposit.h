@@ -19,6 +19,7 @@ struct alignas(64) Deposit {
   Call call;
   SplitKey split;
   State state = State::kMissing;
+  int arrival = -1;  // of a call with any_order: after so many of them; others: -1
 };
 
 }  // namespace sumonce

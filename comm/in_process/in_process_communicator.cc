@@ -90,6 +90,7 @@ absl::Status InProcessCommunicator::InProcessWork::Wait() {
 
 absl::StatusOr<std::unique_ptr<Work>> InProcessCommunicator::Start(Call call) {
   SUMONCE_RETURN_IF_ERROR(CheckCall(call, rank_, size()));
+  call.any_order |= !ordered_sums_;
   return Enter(std::move(call), {});
 }
 
@@ -144,7 +145,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> InProcessCommunicator::Split(int c
   SUMONCE_RETURN_IF_ERROR(work->Wait());
   const SplitPart part = work->TakePart();
   if (part.group == nullptr) return std::unique_ptr<Communicator>();
-  return std::make_unique<InProcessCommunicator>(scheduler_, part.group, part.rank);
+  return std::make_unique<InProcessCommunicator>(scheduler_, part.group, part.rank, ordered_sums_);
 }
 
 void InProcessCommunicator::Abort(absl::Status status) {
@@ -160,7 +161,7 @@ absl::Status RunInProcess(const RunOptions& options, const RankBody& body) {
   std::iota(ranks.begin(), ranks.end(), 0);
   const auto world = std::make_shared<GroupState>("world", std::move(ranks));
   return RunOnExecutor(options.executor, options.world_size, [&](int rank, Scheduler& scheduler) {
-    InProcessCommunicator communicator(scheduler, world, rank);
+    InProcessCommunicator communicator(scheduler, world, rank, !options.native_sums);
     return body(communicator);
   });
 }

@@ -1,5 +1,5 @@
 // The communicator between ranks of one process: calls meet in memory, under either executor. Sums
-// run in ascending rank order (comm/reduce.h).
+// run in ascending rank order (comm/reduce.h), or as the ranks come where that was asked for.
 #pragma once
 
 #include <memory>
@@ -16,14 +16,16 @@ namespace sumonce {
 
 class InProcessCommunicator : public Communicator {
  public:
-  // `rank` in the group; the scheduler outlives all communicators of its run.
-  InProcessCommunicator(Scheduler& scheduler, std::shared_ptr<GroupState> group, int rank)
-      : scheduler_(scheduler), group_(std::move(group)), rank_(rank) {}
+  // `rank` in the group; the scheduler outlives all communicators of its run. `ordered_sums`:
+  // else terms are added as the ranks come.
+  InProcessCommunicator(Scheduler& scheduler, std::shared_ptr<GroupState> group, int rank,
+                        bool ordered_sums)
+      : scheduler_(scheduler), group_(std::move(group)), rank_(rank), ordered_sums_(ordered_sums) {}
 
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
   Properties properties() const override {
-    return {.transport = "in_process", .ordered_sums = true};
+    return {.transport = "in_process", .ordered_sums = ordered_sums_};
   }
 
   absl::StatusOr<std::unique_ptr<Work>> Start(Call call) override;
@@ -44,6 +46,7 @@ class InProcessCommunicator : public Communicator {
   Scheduler& scheduler_;
   std::shared_ptr<GroupState> group_;
   int rank_;
+  bool ordered_sums_;
 };
 
 // Transport::run of "in_process".

@@ -7,7 +7,8 @@ void RegisterInProcess(TransportRegistry& registry) {
   registry.Add({.name = "in_process",
                 .probe = [] { return absl::OkStatus(); },
                 .run = RunInProcess,
-                .executors = {ExecutorKind::kFibers, ExecutorKind::kThreads}});
+                .executors = {ExecutorKind::kFibers, ExecutorKind::kThreads},
+                .sums_in_any_order = true});
 }
 
 }  // namespace sumonce

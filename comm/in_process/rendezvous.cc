@@ -23,6 +23,7 @@ absl::Status Rendezvous::Enter(int slot, Call&& call, SplitKey split) {
   deposit.call = std::move(call);
   deposit.split = split;
   deposit.state = Deposit::State::kMade;
+  deposit.arrival = deposit.call.any_order ? arrivals_.fetch_add(1, std::memory_order_relaxed) : -1;
   if (state_.fetch_add(1) + 1 != size()) return absl::OkStatus();
   const absl::Status match = CheckDeposits();
   if (match.ok()) {
@@ -175,6 +176,7 @@ void Rendezvous::Reset() {
     broken_.store(false, std::memory_order_relaxed);
   }
   parts_.clear();
+  arrivals_.store(0, std::memory_order_relaxed);
   state_.store(0, std::memory_order_relaxed);
   next_.store(nullptr, std::memory_order_relaxed);
   users_.store(size(), std::memory_order_relaxed);

@@ -103,6 +103,7 @@ class Rendezvous {
   std::atomic<int> users_;
   std::atomic<Rendezvous*> next_ = nullptr;
   std::atomic<bool> broken_ = false;  // a member left a call that did not complete
+  std::atomic<int> arrivals_ = 0;     // of calls with any_order
   alignas(64) std::atomic<int64_t> moved_chunks_ = 0;
   std::atomic<int> helpers_ = 0;
 };

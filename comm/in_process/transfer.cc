@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -49,6 +50,13 @@ int64_t ChunkBytes(int64_t call_bytes, int64_t members) {
 Transfer::Transfer(std::span<const Deposit> deposits) : deposits_(deposits) {
   const Call& first = call(0);
   if (!HasPayload(first.kind)) return;
+  const auto comes_when_it_comes = [](const Deposit& deposit) { return deposit.arrival >= 0; };
+  if (std::any_of(deposits.begin(), deposits.end(), comes_when_it_comes)) {
+    order_.resize(deposits.size());
+    std::iota(order_.begin(), order_.end(), 0);
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](int a, int b) { return deposits[a].arrival < deposits[b].arrival; });
+  }
   const int64_t size = static_cast<int64_t>(deposits.size());
   units_ = 1;
   unit_count_ = Payload(first).count;
@@ -95,6 +103,7 @@ void Transfer::Reduce(int64_t in_offset, int64_t out_offset, int64_t count, int 
                       int last) const {
   absl::InlinedVector<const void*, 16> in;
   for (const Deposit& deposit : deposits_) in.push_back(deposit.call.in.At(in_offset));
+  for (size_t i = 0; i < order_.size(); ++i) in[i] = call(order_[i]).in.At(in_offset);
   absl::InlinedVector<void*, 16> out;
   for (int rank = first; rank < last; ++rank) out.push_back(call(rank).out.At(out_offset));
   ReduceInRankOrder(call(0).out.dtype, call(0).op, in, count, out);

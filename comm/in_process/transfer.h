@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "absl/container/inlined_vector.h"
 #include "comm/in_process/deposit.h"
 
 namespace sumonce {
@@ -37,8 +38,9 @@ class Transfer {
   void Exchange(const Range& range) const;
 
   std::span<const Deposit> deposits_;
-  int64_t units_ = 0;       // slices, or pairs of ranks
-  int64_t unit_count_ = 0;  // elements of each
+  absl::InlinedVector<int, 16> order_;  // of the terms of a sum, by slot; empty: rank order
+  int64_t units_ = 0;                   // slices, or pairs of ranks
+  int64_t unit_count_ = 0;              // elements of each
   int64_t chunk_count_ = 1;
   int64_t chunks_per_unit_ = 0;
 };

@@ -28,6 +28,7 @@ const char* ReasonOf(FaultKind kind) {
     case FaultKind::kKilled:
       return "some rank ends here";
     case FaultKind::kLate:
+    case FaultKind::kUnordered:  // states know no order
       return nullptr;
   }
   return nullptr;
@@ -42,7 +43,7 @@ class CommunicationEffect : public Effect {
   }
 
   // The prover's only: on a rank that computes the call itself goes wrong.
-  void OnCollective(const std::string& name, Collective& collective) override {
+  void OnCollective(const std::string& name, const Mesh&, Collective& collective) override {
     if (Names(name)) collective.forward_unknown = ReasonOf(edit_.fault.kind);
     if (Names(absl::StrCat(name, " backward")))
       collective.backward_unknown = ReasonOf(edit_.fault.kind);

@@ -12,8 +12,8 @@ Effects::Effects(std::span<const Edit> edits, int rank) {
 }
 
 void Effects::Attach(Tape& tape) {
-  tape.edit_collective = [this](const std::string& name, Collective& collective) {
-    for (const auto& effect : effects_) effect->OnCollective(name, collective);
+  tape.edit_collective = [this, &tape](const std::string& name, Collective& collective) {
+    for (const auto& effect : effects_) effect->OnCollective(name, tape.mesh(), collective);
   };
   tape.on_use = [this](Param& param) {
     for (const auto& effect : effects_) effect->OnUse(param);

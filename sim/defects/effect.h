@@ -22,7 +22,7 @@ class Effect {
   virtual ~Effect() = default;
   virtual void OnConfig(ModelConfig&) {}  // before the model is built
   virtual void OnBuilt(ParamStore&) {}
-  virtual void OnCollective(const std::string&, Collective&) {}
+  virtual void OnCollective(const std::string&, const Mesh&, Collective&) {}
   virtual void OnUse(Param&) {}                  // in the forward pass of its module
   virtual void OnTerm(const Param&, Tensor&) {}  // a microbatch's gradient, before it is added
   virtual int TimesCounted(const Param&, int /*microbatch*/) { return 1; }

@@ -44,6 +44,9 @@ struct FinalizeStep {
 struct FinalizePreset {
   std::string name;  // "megatron_core_0_16"
   std::vector<FinalizeStep> steps;
+  // Of a parameter that is marked allreduce=false the gradient norm counts the copy of the first
+  // rank in etp; else in tp, as of all others (param_is_not_tensor_parallel_duplicate).
+  bool experts_counted_by_etp = false;
   const FinalizeRule* FindRule(const std::string& rule) const;
 };
 

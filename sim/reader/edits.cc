@@ -186,7 +186,8 @@ CallFault ReadFault(const Block& block) {
                              {"WRONG_GROUP", FaultKind::kWrongGroup},
                              {"FLIPPED_BIT", FaultKind::kFlippedBit},
                              {"REORDERED", FaultKind::kReordered},
-                             {"KILLED", FaultKind::kKilled}});
+                             {"KILLED", FaultKind::kKilled},
+                             {"UNORDERED", FaultKind::kUnordered}});
   fault.occurrence = block.Int("occurrence", 1, 1);
   fault.element = block.Int("element", 0, 0);
   fault.bit = static_cast<int>(block.Int("bit", 0, 0, 63));

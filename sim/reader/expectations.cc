@@ -8,14 +8,17 @@ namespace {
 
 // Mechanisms of a run as a whole, which name no parameter.
 bool OfTheRun(Mechanism mechanism) {
-  return mechanism >= Mechanism::kCollectiveMismatch || mechanism == Mechanism::kNormMiscount;
+  return mechanism == Mechanism::kNormMiscount || mechanism == Mechanism::kCollectiveMismatch ||
+         mechanism == Mechanism::kDeadlock || mechanism == Mechanism::kRankLost ||
+         mechanism == Mechanism::kNondeterministic;
 }
 
 // Mechanisms of which a verdict can say where they happened.
 bool NamesAnOperation(Mechanism mechanism) {
   return mechanism == Mechanism::kUpstream || mechanism == Mechanism::kLostContribution ||
          mechanism == Mechanism::kStale || mechanism == Mechanism::kWrongShard ||
-         mechanism == Mechanism::kWrongGroup || mechanism == Mechanism::kMixedUse;
+         mechanism == Mechanism::kWrongGroup || mechanism == Mechanism::kMixedUse ||
+         mechanism == Mechanism::kNondeterministic;
 }
 
 Mechanism ReadMechanism(const Block& block) {
@@ -54,7 +57,10 @@ std::string ReadCoefficient(const Block& block) {
 }
 
 void CheckParam(const Block& block, const Expectation& expected, Reading& reading) {
-  if (!expected.param.empty()) {
+  if (!expected.param.empty() && OfTheRun(expected.mechanism)) {
+    block.Add("param", absl::StrCat("param beside mechanism: ", block.EnumName("mechanism"),
+                                    ", expected none: that is of the run itself; take it out"));
+  } else if (!expected.param.empty()) {
     reading.globs.push_back({.block = block,
                              .field = "param",
                              .index = 0,
@@ -63,8 +69,7 @@ void CheckParam(const Block& block, const Expectation& expected, Reading& readin
   } else if (!OfTheRun(expected.mechanism)) {
     block.Missing(
         "expect has no param, expected a glob such as param: \"*.lora_B\"; only "
-        "NORM_MISCOUNT, "
-        "COLLECTIVE_MISMATCH, DEADLOCK, RANK_LOST, NONDETERMINISTIC and NOT_FINITE speak of the "
+        "NORM_MISCOUNT, COLLECTIVE_MISMATCH, DEADLOCK, RANK_LOST and NONDETERMINISTIC speak of the "
         "run itself");
   }
 }
@@ -86,8 +91,8 @@ void ReadOperation(const Block& block, Expectation& expected, Reading& reading) 
   if (expected.operation.empty()) return;
   if (!NamesAnOperation(expected.mechanism)) {
     block.Add("operation",
-              "operation without mechanism: UPSTREAM, MIXED_USE, LOST_CONTRIBUTION, STALE, WRONG_SHARD "
-              "or WRONG_GROUP, expected none; take it out");
+              "operation without mechanism: UPSTREAM, MIXED_USE, LOST_CONTRIBUTION, STALE, "
+              "WRONG_SHARD, WRONG_GROUP or NONDETERMINISTIC, expected none; take it out");
   }
   reading.globs.push_back({.block = block,
                            .field = "operation",

@@ -49,7 +49,8 @@ constexpr Same<FaultKind, Faults::Fault> kFaults[] = {
     {FaultKind::kWrongGroup, Faults::WRONG_GROUP},
     {FaultKind::kFlippedBit, Faults::FLIPPED_BIT},
     {FaultKind::kReordered, Faults::REORDERED},
-    {FaultKind::kKilled, Faults::KILLED}};
+    {FaultKind::kKilled, Faults::KILLED},
+    {FaultKind::kUnordered, Faults::UNORDERED}};
 
 absl::Status NoWordFor(const char* what) {
   return absl::InternalError(absl::StrCat("an edit between processes: no word for ", what));

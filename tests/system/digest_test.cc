@@ -44,7 +44,7 @@ TEST(Digest, EqualTheRecordedOnes) {
   std::map<std::string, std::string> digests;
   for (const ScenarioFile& file : testing::ShippedFiles()) {
     const Scenario scenario = testing::Shipped(file.name);
-    if (!testing::EndsEarly(scenario) && scenario.steps <= 3)
+    if (!testing::EndsEarly(scenario) && !testing::HasNoDigest(scenario) && scenario.steps <= 3)
       digests[file.name] = DigestOf(scenario, {});
   }
   if (const char* path = std::getenv("SUMONCE_WRITE_DIGESTS")) {

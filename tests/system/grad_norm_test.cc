@@ -88,6 +88,62 @@ TEST(GradNormFigures, AShardNeedsTheMark) {
   EXPECT_FALSE(FiguresOf(shard, {}, true).miscounted);
 }
 
+// Rows of words that do not occur have no gradient: over all ranks as many zeros as unsharded.
+TEST(GradNormFigures, ZerosAreCountedOnce) {
+  const Scenario scenario = testing::Shipped("clip/replica_counted_tp_times");
+  const RunOnce run = RunScenarioOnce(scenario, {}, SimOptions());
+  const SimResult reference = SimulateReference(scenario, run.start, 1, 1, SimOptions());
+  const int64_t zeros = reference.record.ranks[0][0].grad_norm->zeros;
+  EXPECT_GT(zeros, 0);
+  for (const RankRecords& rank : run.record.ranks) EXPECT_EQ(rank[0].grad_norm->zeros, zeros);
+}
+
+// What is reduced with the experts, with etp = 1: up to 0.18 tp rank 0 alone has it in its norm,
+// later, or with the mark, every rank has.
+TEST(GradNormFigures, WithEtpOneEachRankCountsItsExperts) {
+  for (const auto& [version, marked, whole_on_rank_1] :
+       {std::tuple{"18", false, false}, std::tuple{"18", true, true},
+        std::tuple{"12", false, false}, std::tuple{"19", false, true},
+        std::tuple{"19", true, true}}) {
+    SCOPED_TRACE(::testing::Message() << version << (marked ? ", marked" : ""));
+    Scenario scenario = testing::Shipped("versions/experts_norm_0_18");
+    scenario.finalizer = std::string("megatron_core_0_") + version;
+    std::vector<Edit> edits = scenario.defects;
+    edits.push_back(
+        {.kind = MarkEdit{.param = kFinalNorm, .mark = Mark::kTensorModelParallel, .set = marked}});
+    const RunOnce run = RunScenarioOnce(scenario, edits, SimOptions());
+    ASSERT_TRUE(run.run_status.ok()) << run.run_status;
+    EXPECT_TRUE(run.disagreements.empty()) << run.disagreements[0];
+    EXPECT_EQ(run.verdicts.at(kFinalNorm).outcome, Outcome::kRight);
+    const SimResult reference = SimulateReference(scenario, run.start, 1, 1, SimOptions());
+    double all = 0, own = 0;
+    for (const auto& [name, param] : reference.record.ranks[0][0].params) {
+      all += Square(param.finalized());
+      if (name == kFinalNorm) own = Square(param.finalized());
+    }
+    for (int rank = 0; rank < 4; ++rank) {
+      const bool whole = whole_on_rank_1 || rank % 2 == 0;
+      const double norm = run.record.ranks[rank][0].grad_norm->norm;
+      EXPECT_NEAR(norm, std::sqrt(whole ? all : all - own), 1e-12 * norm) << rank;
+    }
+    EXPECT_EQ(run.norm_verdict.has_value(), !whole_on_rank_1);
+  }
+}
+
+// A slice is never whole there, whatever its marks.
+TEST(GradNormFigures, WithEtpOneASliceOfTheExpertsIsMiscounted) {
+  Scenario scenario = testing::Shipped("moe/expert_group_shard");
+  scenario.optimizer.clip_grad = 1e-3;
+  for (const char* version : {"megatron_core_0_16", "megatron_core_0_19"}) {
+    scenario.finalizer = version;
+    const RunOnce run = RunScenarioOnce(scenario, scenario.defects, SimOptions());
+    EXPECT_TRUE(run.disagreements.empty()) << run.disagreements[0];
+    ASSERT_TRUE(run.norm_verdict);
+    EXPECT_EQ(run.norm_verdict->affected,
+              std::vector<std::string>{"decoder.layers.0.mlp.linear_fc1.weight"});
+  }
+}
+
 // A doubled gradient moves the clip factor, and with it every other parameter's gradient.
 TEST(GradNormFigures, OneWrongGradientScalesAllOthers) {
   const Scenario scenario = testing::Shipped("clip/gamma_flagged");

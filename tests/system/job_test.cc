@@ -116,7 +116,7 @@ TEST(Job, CarriesEveryKindOfEdit) {
   for (const How how : {How::kDrop, How::kRepeat, How::kAverage})
     kinds.push_back(RuleEdit{.how = how, .rule = "r", .param = "p", .group = ""});
   kinds.push_back(RuleEdit{.how = How::kOtherGroup, .rule = "r", .param = "p", .group = "tp_dp"});
-  for (int fault = 0; fault <= static_cast<int>(FaultKind::kKilled); ++fault) {
+  for (int fault = 0; fault <= static_cast<int>(FaultKind::kUnordered); ++fault) {
     const auto kind = static_cast<FaultKind>(fault);
     const bool swaps = kind == FaultKind::kSwappedBuffer;
     kinds.push_back(CommunicationEdit{.fault = {.kind = kind,

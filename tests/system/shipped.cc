@@ -26,7 +26,15 @@ bool EndsEarly(const Scenario& scenario) {
   return std::any_of(scenario.expectations.begin(), scenario.expectations.end(),
                      [](const Expectation& expectation) {
                        return expectation.mechanism >= Mechanism::kCollectiveMismatch &&
+                              expectation.mechanism != Mechanism::kNondeterministic &&
                               expectation.param.empty();
+                     });
+}
+
+bool HasNoDigest(const Scenario& scenario) {
+  return std::any_of(scenario.expectations.begin(), scenario.expectations.end(),
+                     [](const Expectation& expectation) {
+                       return expectation.mechanism == Mechanism::kNondeterministic;
                      });
 }
 

@@ -14,5 +14,7 @@ Scenario Shipped(const std::string& name, const Overrides& overrides = {});
 
 // Whether its run is to end before its gradients are there: a deadlock and the like.
 bool EndsEarly(const Scenario& scenario);
+// Whether it is expected to give other bits under other schedules.
+bool HasNoDigest(const Scenario& scenario);
 
 }  // namespace sumonce::testing

@@ -177,6 +177,39 @@ TEST(Proof, MarksOfAllRanksNamedOneByOneAgree) {
             Mechanism::kMissingSum);
 }
 
+// A collective that some ranks run otherwise: where they are whole groups the run ends, and the
+// proof is silent below it alone; where a group is divided it does not end; all ranks named one by
+// one are all ranks.
+TEST(Proof, CollectivesOfSomeRanksLeaveTheOthersProved) {
+  const Scenario scenario =
+      testing::Shipped("gdn/upstream", {.axes = {{Axis::kTp, 2}, {Axis::kDp, 2}}, .seed = {}});
+  const auto dropped_on = [](std::vector<int> ranks) {
+    return std::vector<Edit>{
+        {.kind = CollectiveEdit{.operation = "decoder.layers.1.mlp.linear_fc1/AllGather#0",
+                                .direction = Direction::kBackward,
+                                .map = Map::kSplit,
+                                .ranks = std::move(ranks)},
+         .location = {}}};
+  };
+  const std::string below = "decoder.layers.1.mlp.linear_fc1.layer_norm_weight";
+  const std::string above = "decoder.layers.1.mlp.linear_fc1.weight";
+  for (const std::vector<int>& group : {std::vector<int>{0, 1}, std::vector<int>{2, 3}}) {
+    const RunOnce run = Judged(scenario, dropped_on(group));
+    EXPECT_EQ(run.verdicts.at(below).outcome, Outcome::kWrong);
+    EXPECT_EQ(run.proof.proofs.at(below).outcome, Outcome::kNoStatement);
+    EXPECT_EQ(run.proof.proofs.at(below).operation, "decoder.layers.1.mlp.linear_fc1/AllGather#0");
+    EXPECT_EQ(run.verdicts.at(above).outcome, Outcome::kRight);
+    EXPECT_EQ(run.proof.proofs.at(above).outcome, Outcome::kRight);
+  }
+  const RunOnce everywhere = Judged(scenario, dropped_on({}));
+  const RunOnce one_by_one = Judged(scenario, dropped_on({0, 1, 2, 3}));
+  for (const auto& [param, proof] : everywhere.proof.proofs)
+    EXPECT_EQ(one_by_one.proof.proofs.at(param).after, proof.after) << param;
+  const RunOnce divided = RunScenarioOnce(scenario, dropped_on({1, 2}), SimOptions());
+  EXPECT_FALSE(divided.run_status.ok());
+  EXPECT_THAT(divided.proof.refused, ::testing::HasSubstr("do not make the same calls"));
+}
+
 const Finding* FindingOf(const ScenarioResult& result, Mechanism mechanism) {
   for (const Finding& finding : result.findings) {
     if (finding.verdict.mechanism == mechanism) return &finding;
@@ -266,7 +299,12 @@ TEST(Runner, RefusesAControlThatDoesNotDiffer) {
   Scenario scenario = testing::Shipped("lora/averaged_complete");
   scenario.harmless = false;
   const std::vector<ScenarioResult> results = RunScenario(scenario, RunnerOptions());
+  EXPECT_EQ(results[0].outcome, RunOutcome::kPass);
   EXPECT_EQ(results.back().outcome, RunOutcome::kFail);
+  ASSERT_EQ(results.back().failures.size(), 1u);
+  EXPECT_THAT(results.back().failures[0],
+              ::testing::AllOf(::testing::HasSubstr("lora/averaged_complete, shows no fault"),
+                               ::testing::HasSubstr("say harmless: true, and there is no @cured")));
 }
 
 }  // namespace

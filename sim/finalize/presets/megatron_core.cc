@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kOldest = 12;  // the minor version
 constexpr int kNewest = 19;
+constexpr int kCountedByEtp = 19;  // the first that looks at etp
 
 bool Averaged(const Param& param, const FinalizeConfig&) {
   return param.marks.average_gradients_across_tp_domain;
@@ -172,7 +173,9 @@ std::vector<VersionedRule> TensorParallelRules() {
 }
 
 FinalizePreset PresetOf(int version) {
-  FinalizePreset preset{.name = absl::StrCat("megatron_core_0_", version), .steps = {}};
+  FinalizePreset preset{.name = absl::StrCat("megatron_core_0_", version),
+                        .steps = {},
+                        .experts_counted_by_etp = version >= kCountedByEtp};
   std::vector<VersionedRule> table = DataParallelRules();
   for (VersionedRule& rule : TensorParallelRules()) table.push_back(std::move(rule));
   for (VersionedRule& entry : table) {
