@@ -55,15 +55,8 @@ Proof Judged(const Prover& prover, const TracedGradient& gradient, const Judgeme
   return proof;
 }
 
-// A number that is the same everywhere, in the reference too, is right in any layout.
-Value InLayoutOf(const Value& target, const Value& value) {
-  return value.kind == Kind::kUniform && !value.is_zero() ? target : value;
-}
-
-Proof ProofOf(Prover& prover, TracedGradient gradient) {
+Proof ProofOf(Prover& prover, const TracedGradient& gradient) {
   const Value& target = gradient.target;
-  gradient.before = InLayoutOf(target, gradient.before);
-  gradient.after = InLayoutOf(target, gradient.after);
   const Value& after = gradient.after;
   if (target.lost())
     return Unproved(gradient.param, "its extents at the two sizes are neither whole nor a shard");

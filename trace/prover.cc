@@ -1,5 +1,6 @@
 #include "trace/prover.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,15 @@
 
 namespace sumonce::trace {
 namespace {
+
+// A number that is the same everywhere, up to the scale in the reference too, has any layout.
+Value InLayoutOf(const Value& target, Value value) {
+  if (value.kind != Kind::kUniform || value.is_zero() || target.lost()) return value;
+  const Scale scale = value.state.scale;
+  value = target;
+  value.state.scale = scale;
+  return value;
+}
 
 void AddTensors(const Call& call, std::vector<TensorRef>& refs) {
   const auto& args = call.operation().args;
@@ -67,7 +77,8 @@ void Prover::Run() {
   for (int op = 0; op < static_cast<int>(traces_.base().ops.size()); ++op) Step(op);
   SnapshotBefore();
   memory_.set_operation(static_cast<int>(traces_.base().ops.size()) - 1);
-  for (TracedGradient& gradient : gradients_) gradient.after = memory_.Read(gradient.ref);
+  for (TracedGradient& gradient : gradients_)
+    gradient.after = InLayoutOf(gradient.target, memory_.Read(gradient.ref));
 }
 
 std::vector<Value> Prover::RunOne(std::span<const Value> operands, int results) {
@@ -123,8 +134,28 @@ void Prover::Begin() {
 void Prover::SnapshotBefore() {
   if (before_taken_) return;
   before_taken_ = true;
-  for (TracedGradient& gradient : gradients_)
-    gradient.before = memory_.Read(gradient.ref_before.value_or(gradient.ref));
+  for (TracedGradient& gradient : gradients_) {
+    const Value before = memory_.Read(gradient.ref_before.value_or(gradient.ref));
+    gradient.before = InLayoutOf(gradient.target, before);
+  }
+}
+
+// A keyword that a rule does not know may be what makes another function of it, as rounding_mode of
+// div.
+bool Prover::KeywordsKnown(const Call& call, const Declared& declared) const {
+  static const auto& harmless = *new std::set<std::string_view>{
+      // where a result is and in which type, which is looked at by its tensor
+      "device", "dtype", "layout", "memory_format", "non_blocking", "out", "pin_memory",
+      // numbers that NumberFault holds to be equal, of linear operations and bounds
+      "alpha", "beta", "max", "min",
+      // flags and names that all traces have alike
+      "approximate", "descending", "sparse_grad", "stable"};
+  const auto& own = declared.keywords;
+  for (const auto& [keyword, argument] : call.operation().kwargs) {
+    if (harmless.contains(keyword)) continue;
+    if (std::find(own.begin(), own.end(), keyword) == own.end()) return false;
+  }
+  return true;
 }
 
 const char* Prover::NumberFault(const Call& call, const Declared& declared) const {
@@ -198,7 +229,7 @@ std::vector<Value> Prover::ResultsOf(const Call& call, const Declared* declared)
   if (poisoned_ != nullptr)
     return std::vector<Value>(TargetsOf(call).size(), LostValue(poisoned_, poisoned_at_));
   if (declared == nullptr) return Faulty(call, kUndeclared, collective);
-  if (!Fits(call, declared->form) || !declared->rule)
+  if (!Fits(call, declared->form) || !declared->rule || !KeywordsKnown(call, *declared))
     return Faulty(call, kFormUndeclared, collective);
   if (const char* fault = NumberFault(call, *declared)) return Faulty(call, fault, collective);
   std::vector<Value> values = declared->rule(call);
@@ -238,8 +269,8 @@ void Prover::Step(int op) {
 void Prover::ReadNumber(const Call& call) {
   if (!call.is_tensor(0) || poisoned_ != nullptr) return;
   const Value value = call.value(0);
-  const bool equal = value.is(Layout::kEqual) && value.state.scale.IsOne();
-  if (equal || value.kind == Kind::kUniform) return;
+  const bool known = value.is(Layout::kEqual) || value.kind == Kind::kUniform;
+  if (known && value.state.scale.IsOne()) return;
   poisoned_ = value.lost() ? value.state.lost.reason : kNumberRead;
   poisoned_at_ = value.lost() ? value.state.lost.operation : call.op();
   Note(LostValue(poisoned_, poisoned_at_));

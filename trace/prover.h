@@ -76,6 +76,7 @@ class Prover {
   void Begin();
   void Step(int op);
   void SnapshotBefore();
+  bool KeywordsKnown(const Call& call, const Declared& declared) const;
   const char* NumberFault(const Call& call, const Declared& declared) const;
   std::vector<Value> ResultsOf(const Call& call, const Declared* declared);
   std::vector<Value> Faulty(const Call& call, const char* reason, bool collective);

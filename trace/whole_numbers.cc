@@ -11,12 +11,28 @@
 namespace sumonce::trace {
 namespace {
 
-// Operations whose numbers enter the values.
+// Operations whose numbers enter the values, integers too; of others only fractions do.
 bool IsArithmetic(std::string_view name) {
   static const auto& names = *new std::set<std::string_view>{
       "mul",  "div",     "add",  "sub",   "rsub",      "pow",      "addmm",
       "full", "baddbmm", "fill", "clamp", "full_like", "new_full", "scalar_tensor"};
   return names.contains(name);
+}
+
+// What one fills memory with, in the words of any of these.
+std::string_view NameOf(const Operation& operation) {
+  const std::string_view name = BaseName(operation.name);
+  const bool fills = name == "full" || name == "fill" || name == "full_like" ||
+                     name == "new_full" || name == "scalar_tensor" || name == "ones" ||
+                     name == "new_ones" || name == "ones_like";
+  return fills ? "full" : name;
+}
+
+// Factors of 1 and terms of 0 change nothing. A shard is padded with zeros, and masks of own ranges
+// are taken from 1, in a sharded program alone.
+bool Counts(std::string_view name, double number) {
+  if (name == "mul" || name == "div") return number != 1;
+  return number != 0 && (number != 1 || name == "add" || name == "full");
 }
 
 // Numbers that went through other arithmetic on the way agree to so many digits.
@@ -29,25 +45,29 @@ double Rounded(double number) {
 
 template <typename Take>
 void ForEachNumber(const Operation& operation, const Take& take) {
-  if (!IsArithmetic(BaseName(operation.name))) return;
+  const std::string_view name = BaseName(operation.name);
+  if (name == "ones" || name == "new_ones" || name == "ones_like") return take(1, -1);
+  const auto enters = [arithmetic = IsArithmetic(name)](const Argument& argument) {
+    return arithmetic ? argument.is_number() : argument.kind == Argument::Kind::kFloat;
+  };
   for (size_t p = 0; p < operation.args.size(); ++p) {
-    if (operation.args[p].is_number()) take(operation.args[p].number, static_cast<int>(p));
+    if (enters(operation.args[p])) take(operation.args[p].number, static_cast<int>(p));
   }
   for (const auto& [key, argument] : operation.kwargs) {
-    if (argument.is_number()) take(argument.number, -1);
+    if (enters(argument)) take(argument.number, -1);
   }
 }
 
 // By operation's name and number: the operations.
 using Uses = std::map<std::pair<std::string_view, double>, std::vector<int>>;
 
-// Zero and one are no factors, and a number of each rank is looked at where it is used.
+// A number of each rank is looked at where it is used.
 Uses UsesOf(const Program& program) {
   Uses uses;
   for (int op = 0; op < static_cast<int>(program.ops.size()); ++op) {
     ForEachNumber(program.ops[op], [&](double number, int) {
-      if (number != 0 && number != 1)
-        uses[{BaseName(program.ops[op].name), Rounded(number)}].push_back(op);
+      const std::string_view name = NameOf(program.ops[op]);
+      if (Counts(name, number)) uses[{name, Rounded(number)}].push_back(op);
     });
   }
   return uses;
@@ -65,8 +85,8 @@ Uses UsesOf(const Alignment& traces) {
         power = PowerOf(ref).value_or(0);
       }
       const double whole = Rounded(number / std::pow(traces.size(), power));
-      if (whole != 0 && whole != 1)
-        uses[{BaseName(traces.base().ops[op].name), whole}].push_back(op);
+      const std::string_view name = NameOf(traces.base().ops[op]);
+      if (Counts(name, whole)) uses[{name, whole}].push_back(op);
     });
   }
   return uses;

@@ -53,6 +53,10 @@ std::optional<Value> LikeParts(const Call& call, const std::vector<Value>& parts
     if (joined.strip.empty()) return call.Lose("more sections than are followed");
     return joined;
   }
+  const bool constant = std::all_of(parts.begin(), parts.end(), [&](const Value& part) {
+    return part.kind == Kind::kUniform && part.number && part.number == core->number;
+  });
+  if (constant) return *core;
   if (!core->is_state()) return std::nullopt;
   for (const Value& part : parts) {
     if (part.is_zero()) continue;
