@@ -42,7 +42,8 @@ class Splitter {
       const auto json = nlohmann::json::parse(line);
       current_.emplace();
       current_->number = json.at("program");
-      current_->set.name = absl::StrCat("program ", current_->number);
+      current_->name = json.value("name", absl::StrCat("program ", current_->number));
+      current_->set.name = current_->name;
       for (const auto& [param, truth] : json.at("truth").items())
         current_->truth[param] = TruthOf(truth);
       return absl::OkStatus();
@@ -126,7 +127,7 @@ void Count(const RandomProgram& program, const TraceProof& proof_of_all, Tally& 
     const auto found = proofs.find(param);
     if (found == proofs.end()) continue;
     const Proof& proof = found->second;
-    const std::string place = absl::StrCat("program ", program.number, " ", param, ": ");
+    const std::string place = absl::StrCat(program.name, " ", param, ": ");
     if (const std::string why = Contradiction(proof, truth, in_sections); !why.empty())
       tally.unsound.push_back(absl::StrCat(place, why));
     if (proof.outcome != Outcome::kNoStatement) {

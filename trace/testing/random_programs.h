@@ -1,5 +1,5 @@
-// For tests: tests/data/traces/random_programs.jsonl.gz, programs whose gradients were computed,
-// too.
+// For tests: tests/data/traces/random_programs.jsonl.gz and hostile_programs.jsonl.gz, programs
+// whose gradients were computed, too.
 #pragma once
 
 #include <functional>
@@ -24,6 +24,7 @@ struct Truth {
 
 struct RandomProgram {
   int number = 0;
+  std::string name;                    // "program 3", or its own
   std::map<std::string, Truth> truth;  // by parameter
   TraceSet set;
 };
