@@ -53,6 +53,7 @@ void SettleConstant(Bound& bound, const Bound* shard, int cut_label) {
     const auto& labels = bound.operand->labels;
     cut.dim = static_cast<int>(std::find(labels.begin(), labels.end(), cut_label) - labels.begin());
     bound.value = ShardValue(cut, shard->value.strip, scale);
+    bound.value.alike = true;
   } else {
     bound.value = StateValue(StateOfConstant(bound.value));
   }
@@ -104,6 +105,7 @@ bool ShardOfConstant(const Call& call, Bound& bound) {
   if (bound.value.kind != Kind::kUniform || dim < 0) return false;
   bound.value = ShardValue({.dim = dim, .outer = 1, .block = (*bound.shape)[dim]},
                            call.sections().NewStrip(), bound.value.state.scale);
+  bound.value.alike = true;
   return true;
 }
 
@@ -181,6 +183,13 @@ Value Result(const Call& call, const LocalRule& rule, const State& state, const 
   return value;
 }
 
+// Whether each shard among them has the same slice on every rank.
+bool AllAlike(const std::vector<Bound>& operands) {
+  return std::all_of(operands.begin(), operands.end(), [](const Bound& bound) {
+    return !bound.value.is(Layout::kShard) || bound.value.alike;
+  });
+}
+
 }  // namespace
 
 Value Evaluate(const Call& call, const LocalRule& rule) {
@@ -247,7 +256,9 @@ Value Evaluate(const Call& call, const LocalRule& rule) {
   }
   state.scale = state.scale * rule.factor;
   if (all_constant) return OfConstants(call, rule, operands, state);
-  return Result(call, rule, state, shard);
+  Value result = Result(call, rule, state, shard);
+  result.alike = result.is(Layout::kShard) && AllAlike(operands);
+  return result;
 }
 
 }  // namespace sumonce::trace

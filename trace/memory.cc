@@ -196,6 +196,7 @@ Value Memory::ReadAt(const Place& place) {
   if (Count(place.at) == 0) return UniformValue(0.0);
   if (!Known(place.storage)) return LostValue(kUnknownOrigin, op_);
   std::vector<Entry>& log = logs_[place.storage];
+  if (log.size() == 1 && log[0].value.kind == Kind::kUniform) return log[0].value;
   std::vector<int> over;  // later writes to parts of it, last first
   int base = -1;
   int64_t written = 0, written_twice = 0;
@@ -294,7 +295,9 @@ Value Memory::Merge(const Value& current, const Value& added, int op) {
     return fits && same ? other : LostValue(kPartsDiffer, op);
   }
   if (SameState(current, added)) {
-    if (!current.is(Layout::kShard) || sections_.Align(current.strip, added.strip)) return current;
+    Value merged = current;
+    merged.alike &= added.alike;
+    if (!current.is(Layout::kShard) || sections_.Align(current.strip, added.strip)) return merged;
     return LostValue(kCutAndJoined, op);
   }
   const auto term = [](const Value& value) {
@@ -321,9 +324,9 @@ Value Memory::View(const Value& value, const Place& from, const Place& to) {
   for (size_t d = 0; d < to.at.shape.size(); ++d) {
     const bool repeated = to.at.strides[d] == 0 && to.twice.strides[d] == 0;
     if (!repeated || to.at.shape[d] != 2 * to.twice.shape[d] || !value.is(Layout::kEqual)) continue;
-    const Value shard =
-        ShardValue({.dim = static_cast<int>(d), .outer = 1, .block = to.at.shape[d]},
-                   sections_.NewStrip(), value.state.scale);
+    Value shard = ShardValue({.dim = static_cast<int>(d), .outer = 1, .block = to.at.shape[d]},
+                             sections_.NewStrip(), value.state.scale);
+    shard.alike = true;
     return ExtentsFit(shard, to.at, to.twice) ? shard : LostValue(kExtents, op_);
   }
   return LostValue(kExtents, op_);

@@ -52,6 +52,7 @@ struct Value {
   Cut cut;                          // kState with a shard; kRankSlice
   Strip strip;                      // likewise
   std::optional<double> number;     // kUniform
+  bool alike = false;               // a shard whose slices are the same on every rank
   int64_t block = 0;                // own range: rows of a rank
   int bound = 0;                    // kBelow, kNotBelow
   int index = 0;                    // kRankSlice
