@@ -170,4 +170,12 @@ std::optional<CureTrial> ProposeCure(const Prover& prover, const TracedGradient&
   return std::nullopt;
 }
 
+CureTrial CureOfMixedUse(const Prover& trial) {
+  std::vector<std::string> places;
+  for (const int op : trial.summed_at()) places.push_back(OperationName(trial.traces().base(), op));
+  return Tried({}, absl::StrCat("all-reduce the gradient of the partial part over tp before it is ",
+                                "joined, as copy_to_tensor_model_parallel_region does where the ",
+                                "forward pass splits it off: at ", absl::StrJoin(places, ", ")));
+}
+
 }  // namespace sumonce::trace

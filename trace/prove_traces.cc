@@ -1,5 +1,7 @@
 #include "trace/prove_traces.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "trace/conditions.h"
@@ -124,6 +126,23 @@ void AddCures(const TraceSet& set, const Prover& prover, TraceProof& proof) {
   }
 }
 
+// A mixed use by rows is cured by a sum in the backward pass; tried as if the program had it.
+void AddCuresOfMixedUse(const Alignment& traces, const DeclarationTable& table, TraceProof& proof) {
+  const auto mixed = [](const Proof& one) {
+    return one.mechanism == Mechanism::kMixedUse && one.outcome == Outcome::kNoStatement;
+  };
+  const bool any = std::any_of(proof.proofs.begin(), proof.proofs.end(),
+                               [&](const auto& named) { return mixed(named.second); });
+  if (!any) return;
+  Prover trial(traces, table);
+  trial.SumMixedParts();
+  trial.Run();
+  for (const TracedGradient& gradient : trial.gradients()) {
+    if (mixed(proof.proofs[gradient.param]) && ProofOf(trial, gradient).outcome == Outcome::kRight)
+      proof.cures[gradient.param] = CureOfMixedUse(trial);
+  }
+}
+
 // Under the first parameter that lost its state at an operation, the others that did there.
 void ListInheritors(std::vector<Finding>& findings) {
   std::map<std::string, Finding*> first;
@@ -162,6 +181,7 @@ TraceProof ProveTraces(const TraceSet& set, const DeclarationTable& table) {
     proof.proofs[gradient.param] = ProofOf(prover, gradient);
   CheckWhole(set, prover, proof);
   AddCures(set, prover, proof);
+  AddCuresOfMixedUse(*traces, table, proof);
   proof.refusals = prover.refusals();
   proof.conditions = ConditionsOf(*traces, prover);
   return proof;

@@ -57,6 +57,8 @@ std::optional<TensorRef> RefBefore(const Alignment& traces, std::string_view par
   return std::nullopt;
 }
 
+bool IsMixedUse(std::string_view reason) { return reason == kMixedParts || reason == kMixedUse; }
+
 Mesh MeshOf(int size) {
   MeshSizes sizes;
   sizes.tp = size;
@@ -246,23 +248,55 @@ void Prover::Step(int op) {
   const std::string_view name = BaseName(operation.name);
   if (name == "_local_scalar_dense") return ReadNumber(call);
   const Declared* declared = table_.Find(name);
+  bool mixed = false;
+  std::vector<Made> made = Take(call, declared, mixed);
+  if (mixed) {
+    SumTerms(call);
+    summed_at_.push_back(op);
+    made = Take(call, declared, mixed);
+  }
+  if (observer) observer(op, made);
+}
+
+// The results, written to where they belong. `mixed`: of unlike parts, and it was not noted, as
+// they are to be summed.
+std::vector<Prover::Made> Prover::Take(const Call& call, const Declared* declared, bool& mixed) {
   const bool view = declared != nullptr && declared->rule == nullptr && Fits(call, "t") &&
-                    operation.writes.empty() && poisoned_ == nullptr;
+                    call.operation().writes.empty() && poisoned_ == nullptr;
   const std::vector<Value> values = view ? std::vector<Value>{} : ResultsOf(call, declared);
-  for (const Value& value : values) Note(value);  // before an operand is written over
+  const bool first = sums_mixed_ && !mixed;
+  mixed = false;
+  const auto note = [&](const Value& value) {
+    const bool here = value.lost() && value.state.lost.operation == call.op();
+    mixed |= first && here && IsMixedUse(value.state.lost.reason);
+    if (!mixed) Note(value);
+  };
+  for (const Value& value : values) note(value);  // before an operand is written over
   const std::vector<TensorRef> targets = TargetsOf(call);
   std::vector<Made> made;
-  for (size_t k = 0; k < targets.size(); ++k) {
+  for (size_t k = 0; k < targets.size() && !(mixed && !values.empty()); ++k) {
     if (!values.empty()) memory_.Write(targets[k], values[k]);
     // Beyond the results that both sizes have, a piece for each further rank.
     if (targets[k].twin < 0) continue;
     const Value value = memory_.Read(targets[k]);
-    Note(value);
+    note(value);
     if (value.is(Layout::kShard))
       common_extent_ = std::gcd(common_extent_, value.cut.block * traces_.size());
     if (observer) made.push_back({.ref = targets[k], .value = value});
   }
-  if (observer) observer(op, made);
+  return made;
+}
+
+// The operands that are terms, summed over the ranks in place.
+void Prover::SumTerms(const Call& call) {
+  std::vector<TensorRef> operands;
+  AddTensors(call, operands);
+  for (const TensorRef& ref : operands) {
+    const Value value = ref.twin < 0 ? Value() : memory_.Read(ref);
+    if (value.is(Layout::kPartial))
+      memory_.Write(ref, StateValue(Apply({.map = Map::kSum}, {.name = "tp", .atomic = {kAxis}},
+                                          value.state, call.op())));
+  }
 }
 
 // A number that Python reads goes on out of sight.
@@ -283,8 +317,7 @@ void Prover::Note(const Value& value) {
                   .name = OperationName(traces_.base(), op),
                   .reason = value.state.lost.reason,
                   .operands = {}};
-  const std::string_view reason = value.state.lost.reason;
-  refusal.mixed_use = reason == kMixedParts || reason == kMixedUse;
+  refusal.mixed_use = IsMixedUse(value.state.lost.reason);
   const Call at(traces_, memory_, sections_, op);
   std::vector<TensorRef> operands;
   AddTensors(at, operands);

@@ -159,6 +159,22 @@ std::vector<Value> EmbeddingBackward(const Call& call) {
   return {Evaluate(call, rule)};
 }
 
+// Values that are cut along a dimension of the table's which is not indexed.
+std::optional<Value> PutInShard(const Call& call, const IndexList& list, const Value& into,
+                                const Value& values) {
+  if (!into.is_zero() || !values.is(Layout::kShard) || !list.consecutive || list.first < 0)
+    return std::nullopt;
+  const int indices = list.last - list.first + 1, rank = RankOf(call, list);
+  const bool all = call.shape(2).size() + static_cast<size_t>(indices) ==
+                   call.shape(0).size() + static_cast<size_t>(rank);
+  const bool before = values.cut.dim < list.first, after = values.cut.dim >= list.first + rank;
+  if (!all || (!before && !after)) return std::nullopt;
+  Value put = values;
+  if (after) put.cut.dim += indices - rank;
+  put.state[kAxis] = Shard(DimAt(put.cut.dim));
+  return put;
+}
+
 // index_put(into, indices, values, accumulate).
 std::vector<Value> IndexPut(const Call& call) {
   const Value into = call.value(0), values = call.value(2);
@@ -190,6 +206,7 @@ std::vector<Value> IndexPut(const Call& call) {
     if (into.is_zero() && values.kind == Kind::kUniform)
       return {StateValue(StateOfConstant(values))};
     if (into.is(Layout::kEqual) && SameState(into, values)) return {into};
+    if (const auto put = PutInShard(call, list, into, values)) return {*put};
     return {call.Lose("indexed places are filled with another state than the rest")};
   }
   // Sharded indices: each rank adds up the places of its own.
