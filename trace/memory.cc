@@ -196,7 +196,10 @@ Value Memory::ReadAt(const Place& place) {
   if (Count(place.at) == 0) return UniformValue(0.0);
   if (!Known(place.storage)) return LostValue(kUnknownOrigin, op_);
   std::vector<Entry>& log = logs_[place.storage];
-  if (log.size() == 1 && log[0].value.kind == Kind::kUniform) return log[0].value;
+  const bool one_constant = log.size() == 1 && log[0].value.kind == Kind::kUniform;
+  if (one_constant && OverlapOf(place.at, log[0].place.at).overlap == Overlap::kInside &&
+      OverlapOf(place.twice, log[0].place.twice).overlap == Overlap::kInside)
+    return log[0].value;
   std::vector<int> over;  // later writes to parts of it, last first
   int base = -1;
   int64_t written = 0, written_twice = 0;
