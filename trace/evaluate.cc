@@ -232,9 +232,9 @@ Value Evaluate(const Call& call, const LocalRule& rule) {
     if (bound.value.kind == Kind::kUniform) {
       SettleConstant(bound, shard, cut_label);
       const bool equal = bound.value.is(Layout::kEqual);
-      const DimSet summed = all_constant ? 0 : rule.sums;
-      if (equal && ExtentsChange(bound, summed | rule.mixes | rule.maxima))
-        return call.Lose(kExtents);
+      // Of constants alone, sums are counted below, and the maximum is the constant.
+      const DimSet combined = all_constant ? rule.mixes : rule.sums | rule.mixes | rule.maxima;
+      if (equal && ExtentsChange(bound, combined)) return call.Lose(kExtents);
     }
     if (bound.linear) declaration.linear |= 1u << i;
     bound.dims = LabelledDims(bound);
