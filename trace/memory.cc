@@ -39,8 +39,12 @@ bool GeometryOfWhole(const Memory::Place& place, int64_t n, Geometry& whole) {
 OverlapResult SteadyOverlap(const Memory::Place& part, const Memory::Place& whole, int64_t n,
                             int64_t& shared_twice) {
   const OverlapResult at = OverlapOf(part.at, whole.at);
+  shared_twice = at.shared;
+  if (part.at == part.twice && whole.at == whole.twice) return at;
   const OverlapResult twice = OverlapOf(part.twice, whole.twice);
   shared_twice = twice.shared;
+  // The same tensor is so at every size.
+  if (part.at == whole.at && part.twice == whole.twice) return at;
   if (at.overlap != twice.overlap) return {Overlap::kUnknown, 0};
   Geometry part_unsharded, whole_unsharded;
   const bool same = GeometryOfWhole(part, n, part_unsharded) &&
