@@ -5,14 +5,6 @@
 #include "base/status.h"
 
 namespace sumonce::trace {
-namespace {
-
-bool IsFloating(std::string_view dtype) {
-  return dtype.starts_with("float") || dtype.starts_with("bfloat");
-}
-
-}  // namespace
-
 Call::Call(const Alignment& traces, Memory& memory, Sections& sections, int op)
     : traces_(traces),
       memory_(memory),
@@ -39,9 +31,8 @@ const Extents& Call::shape_twice(int position) const {
   return traces_.twice().tensor(id).geometry.shape;
 }
 
-bool Call::is_floating(int position) const {
-  return IsFloating(
-      traces_.base().tensor(static_cast<int>(operation_.args[position].integer)).dtype);
+std::string_view Call::dtype(int position) const {
+  return traces_.base().tensor(static_cast<int>(operation_.args[position].integer)).dtype;
 }
 
 int64_t Call::integer(int position, int64_t absent) const {
@@ -89,8 +80,8 @@ const Extents& Call::out_shape(int k) const {
   return traces_.base().tensor(operation_.outs[k]).geometry.shape;
 }
 
-bool Call::out_is_floating() const {
-  return !operation_.outs.empty() && IsFloating(traces_.base().tensor(operation_.outs[0]).dtype);
+std::string_view Call::out_dtype() const {
+  return operation_.outs.empty() ? "" : traces_.base().tensor(operation_.outs[0]).dtype;
 }
 
 std::optional<int> PowerOf(const NumberRef& number) {

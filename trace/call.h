@@ -30,7 +30,7 @@ class Call {
   Value value(int position) const { return memory_.Read(ref(position)); }
   const Extents& shape(int position) const;        // of a tensor
   const Extents& shape_twice(int position) const;  // at 2n
-  bool is_floating(int position) const;
+  std::string_view dtype(int position) const;      // of a tensor
   int64_t integer(int position, int64_t absent) const;
   bool flag(int position, bool absent) const;
   std::vector<int64_t> integers(int position) const;  // of a list; empty if there is none
@@ -43,7 +43,7 @@ class Call {
   // Results.
   int outs() const { return static_cast<int>(operation_.outs.size()); }
   const Extents& out_shape(int k) const;
-  bool out_is_floating() const;
+  std::string_view out_dtype() const;  // of the first result, "" if there is none
 
   Value Lose(const char* reason) const { return LostValue(reason, op_); }
 

@@ -1,5 +1,6 @@
 #include "trace/cures.h"
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -168,6 +169,20 @@ std::optional<CureTrial> ProposeCure(const Prover& prover, const TracedGradient&
     return OtherMarks(gradient.param, had, before.state, right);
   if (needs_sum) return Tried({SumOver(gradient.param)});
   return std::nullopt;
+}
+
+CureTrial CureOfMixedUse(const Prover& trial) {
+  constexpr size_t kShown = 3;  // layers repeat
+  std::vector<std::string> places;
+  const std::vector<int>& summed = trial.summed_at();
+  for (size_t i = 0; i < std::min(kShown, summed.size()); ++i)
+    places.push_back(OperationName(trial.traces().base(), summed[i]));
+  const std::string more =
+      summed.size() > kShown ? absl::StrCat(", and ", summed.size() - kShown, " more") : "";
+  return Tried({},
+               absl::StrCat("all-reduce the gradient of the partial part over tp before it is ",
+                            "joined, as copy_to_tensor_model_parallel_region does where the ",
+                            "forward pass splits it off: at ", absl::StrJoin(places, ", "), more));
 }
 
 }  // namespace sumonce::trace

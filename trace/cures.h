@@ -14,4 +14,8 @@ namespace sumonce::trace {
 std::optional<CureTrial> ProposeCure(const Prover& prover, const TracedGradient& gradient,
                                      const ParamInfo& param);
 
+// For parameters below a mixed use by rows, which no mark cures: the sums that are missing where
+// parts are joined. `trial` ran with SumMixedParts and found them right.
+CureTrial CureOfMixedUse(const Prover& trial);
+
 }  // namespace sumonce::trace

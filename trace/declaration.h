@@ -55,7 +55,7 @@ struct Declared {
   Rule rule;                   // null: a view, whose value follows from memory
   std::string_view form = {};  // of the first arguments: t tensor, l list, n number, . anything
   uint32_t may_vary = 0;       // positions of numbers, or of lists of them, that the rule looks at
-  std::vector<std::string_view> keywords = {};  // numbers among the keywords that it looks at
+  std::vector<std::string_view> keywords = {};  // that the rule looks at, beside harmless ones
   LocalDeclaration local = nullptr;  // what the rule evaluates, where it does nothing else
   bool writes_first = false;  // a collective: its first argument is written, whatever is recorded
 };

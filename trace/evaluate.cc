@@ -47,25 +47,66 @@ bool ExtentsChange(const Bound& bound, DimSet labels) {
 // A constant fits any layout: it is a shard where the others are, else equal. In a sum that is not
 // zero, its extent has to be the same at both sizes.
 void SettleConstant(Bound& bound, const Bound* shard, int cut_label) {
-  const Scale one;
+  const Scale scale = bound.value.state.scale;
   if (shard != nullptr && Contains(bound.operand->labels, cut_label)) {
     Cut cut = shard->value.cut;
     const auto& labels = bound.operand->labels;
     cut.dim = static_cast<int>(std::find(labels.begin(), labels.end(), cut_label) - labels.begin());
-    bound.value = ShardValue(cut, shard->value.strip, one);
+    bound.value = ShardValue(cut, shard->value.strip, scale);
+    bound.value.alike = true;
   } else {
-    bound.value = EqualValue();
+    bound.value = StateValue(StateOfConstant(bound.value));
   }
 }
 
-Value AllConstants(const Call& call, const LocalRule& rule, const std::vector<Bound>& operands) {
-  const DimSet combined = rule.sums | rule.mixes | rule.maxima;
-  if (!rule.factor.IsOne()) return call.Lose(kSizeNumber);
+// Of constants alone: a constant again, unless the result's entries depend on their place. A sum
+// over what is a rank's part of a dimension is the rank's share of the whole's, and the same on
+// each.
+Value OfConstants(const Call& call, const LocalRule& rule, const std::vector<Bound>& operands,
+                  const State& state) {
+  Value value = UniformValue(std::nullopt);
+  value.state.scale = state.scale;
+  DimSet counted = 0;
   for (const Bound& bound : operands) {
-    if (ExtentsChange(bound, combined)) return call.Lose(kExtents);
+    for (size_t d = 0; d < bound.shape->size(); ++d) {
+      const int label = bound.operand->labels[d];
+      const bool summed = label != kUnnamed && Contains(rule.sums, DimAt(label));
+      if (!summed || (*bound.shape)[d] == (*bound.twice)[d]) continue;
+      if ((*bound.shape)[d] != 2 * (*bound.twice)[d]) return call.Lose(kExtents);
+      if (Contains(counted, DimAt(label))) continue;
+      counted |= SetOf(DimAt(label));
+      value.state.scale = value.state.scale * Scale::SizeOfAxis(kAxis, -1);
+    }
   }
-  // A sum over extents that do not change is the same number everywhere again.
-  return rule.mixes == 0 ? UniformValue(std::nullopt) : EqualValue();
+  return value;
+}
+
+// Whether the entries of a result depend on their place, even where all operands are constants: as
+// of what is mixed, and along a dimension that no operand has, whose entries the indices name.
+bool DependsOnPlace(const LocalRule& rule, const std::vector<Bound>& operands) {
+  bool placed = rule.mixes != 0;
+  for (const int label : rule.result) {
+    bool known = label == kUnnamed;
+    for (const Bound& bound : operands) known |= Contains(bound.operand->labels, label);
+    placed |= !known;
+  }
+  return placed;
+}
+
+// A constant of the extents that a rank has of a dimension is a shard like any other.
+bool ShardOfConstant(const Call& call, Bound& bound) {
+  int dim = -1;
+  for (size_t d = 0; d < bound.shape->size(); ++d) {
+    if ((*bound.shape)[d] == (*bound.twice)[d]) continue;
+    const bool halves = (*bound.shape)[d] == 2 * (*bound.twice)[d];
+    if (dim >= 0 || !halves || bound.operand->labels[d] == kUnnamed) return false;
+    dim = static_cast<int>(d);
+  }
+  if (bound.value.kind != Kind::kUniform || dim < 0) return false;
+  bound.value = ShardValue({.dim = dim, .outer = 1, .block = (*bound.shape)[dim]},
+                           call.sections().NewStrip(), bound.value.state.scale);
+  bound.value.alike = true;
+  return true;
 }
 
 // Binds the operands; a fault that one brings, or that its kind is.
@@ -142,6 +183,13 @@ Value Result(const Call& call, const LocalRule& rule, const State& state, const 
   return value;
 }
 
+// Whether each shard among them has the same slice on every rank.
+bool AllAlike(const std::vector<Bound>& operands) {
+  return std::all_of(operands.begin(), operands.end(), [](const Bound& bound) {
+    return !bound.value.is(Layout::kShard) || bound.value.alike;
+  });
+}
+
 }  // namespace
 
 Value Evaluate(const Call& call, const LocalRule& rule) {
@@ -156,12 +204,16 @@ Value Evaluate(const Call& call, const LocalRule& rule) {
   if (rule.addition && operands.size() > 1)
     std::erase_if(operands, [&](const Bound& bound) { return bound.value.is_zero(); });
   if (operands.empty()) return UniformValue(0.0);
+  const bool all_constant = !DependsOnPlace(rule, operands) &&
+                            std::all_of(operands.begin(), operands.end(), [](const Bound& bound) {
+                              return bound.value.kind == Kind::kUniform;
+                            });
   const Bound* shard = nullptr;
-  const int cut_label = CutLabel(operands, shard);
-  const bool all_constant = std::all_of(operands.begin(), operands.end(), [](const Bound& bound) {
-    return bound.value.kind == Kind::kUniform;
-  });
-  if (all_constant) return AllConstants(call, rule, operands);
+  int cut_label = CutLabel(operands, shard);
+  for (Bound& bound : operands) {
+    if (shard == nullptr && !all_constant && ShardOfConstant(call, bound))
+      cut_label = CutLabel(operands, shard);
+  }
   // A mixture of slices passes only what scales it.
   const bool scales = operands.size() == 1 && operands[0].linear && !rule.addition &&
                       (rule.sums | rule.mixes | rule.maxima) == 0;
@@ -180,8 +232,9 @@ Value Evaluate(const Call& call, const LocalRule& rule) {
     if (bound.value.kind == Kind::kUniform) {
       SettleConstant(bound, shard, cut_label);
       const bool equal = bound.value.is(Layout::kEqual);
-      if (equal && ExtentsChange(bound, rule.sums | rule.mixes | rule.maxima))
-        return call.Lose(kExtents);
+      // Of constants alone, sums are counted below, and the maximum is the constant.
+      const DimSet combined = all_constant ? rule.mixes : rule.sums | rule.mixes | rule.maxima;
+      if (equal && ExtentsChange(bound, combined)) return call.Lose(kExtents);
     }
     if (bound.linear) declaration.linear |= 1u << i;
     bound.dims = LabelledDims(bound);
@@ -202,7 +255,10 @@ Value Evaluate(const Call& call, const LocalRule& rule) {
     if (const char* reason = AlignShards(call, operands, *shard)) return call.Lose(reason);
   }
   state.scale = state.scale * rule.factor;
-  return Result(call, rule, state, shard);
+  if (all_constant) return OfConstants(call, rule, operands, state);
+  Value result = Result(call, rule, state, shard);
+  result.alike = result.is(Layout::kShard) && AllAlike(operands);
+  return result;
 }
 
 }  // namespace sumonce::trace

@@ -14,6 +14,51 @@ const Group& AxisGroup() {
   return group;
 }
 
+// A number of the unsharded program, of what is a power of n or the sum of something and a part.
+int64_t NumberOfWhole(int64_t at, int64_t twice, int64_t n) {
+  if (at == twice) return at;
+  if (twice == 2 * at) return at / n;
+  if (at == 4 * twice) return at * n * n;
+  return (2 * n - 1) * at - (2 * n - 2) * twice;
+}
+
+bool GeometryOfWhole(const Memory::Place& place, int64_t n, Geometry& whole) {
+  if (place.at.shape.size() != place.twice.shape.size()) return false;
+  whole = place.at;
+  whole.offset = NumberOfWhole(place.at.offset, place.twice.offset, n);
+  bool sound = whole.offset >= 0;
+  for (size_t d = 0; d < whole.shape.size(); ++d) {
+    whole.shape[d] = NumberOfWhole(place.at.shape[d], place.twice.shape[d], n);
+    whole.strides[d] = NumberOfWhole(place.at.strides[d], place.twice.strides[d], n);
+    sound &= whole.shape[d] >= 0 && whole.strides[d] >= 0;
+  }
+  return sound;
+}
+
+// How two tensors lie at n, where it is known and the same at 2n and unsharded.
+OverlapResult SteadyOverlap(const Memory::Place& part, const Memory::Place& whole, int64_t n,
+                            int64_t& shared_twice) {
+  const OverlapResult at = OverlapOf(part.at, whole.at);
+  shared_twice = at.shared;
+  if (part.at == part.twice && whole.at == whole.twice) return at;
+  const OverlapResult twice = OverlapOf(part.twice, whole.twice);
+  shared_twice = twice.shared;
+  // The same tensor is so at every size.
+  if (part.at == whole.at && part.twice == whole.twice) return at;
+  if (at.overlap != twice.overlap) return {Overlap::kUnknown, 0};
+  Geometry part_unsharded, whole_unsharded;
+  const bool same = GeometryOfWhole(part, n, part_unsharded) &&
+                    GeometryOfWhole(whole, n, whole_unsharded) &&
+                    OverlapOf(part_unsharded, whole_unsharded).overlap == at.overlap;
+  return same ? at : OverlapResult{Overlap::kUnknown, 0};
+}
+
+// Whether a part is the same at both sizes, of what is the same at both.
+bool SamePart(const Memory::Place& whole, const Memory::Place& part) {
+  return part.at.shape == part.twice.shape &&
+         PlaceIn(whole.at, part.at) == PlaceIn(whole.twice, part.twice);
+}
+
 }  // namespace
 
 bool ExtentsFit(const Value& value, const Geometry& at, const Geometry& twice) {
@@ -43,6 +88,9 @@ Memory::Memory(const Alignment& traces, Sections& sections) : traces_(traces), s
     if (type != tensor.dtype) one_type_[tensor.storage] = false;
   }
   cache_.resize(traces.base().tensors.size());
+  if (!traces.set().whole) return;
+  for (const TensorInfo& tensor : traces.set().whole->tensors)
+    if (tensor.outside) digests_.insert(tensor.digest);
 }
 
 Memory::Place Memory::PlaceOf(const TensorRef& ref) const {
@@ -99,6 +147,8 @@ void Memory::WriteOwnSlice(const TensorRef& ref, const Value& value) {
   if (value.lost()) return WriteAt(whole, value);
   if (!ReadAt(whole).is_zero()) return WriteAt(whole, LostValue(kNotZeroAround, op_));
   const Cut own = {.dim = dim, .outer = 1, .block = traces_.GeometryOf(ref).shape[dim]};
+  if (value.kind == Kind::kUniform)
+    return WriteOwnSlice(ref, ShardValue(own, sections_.NewStrip(), value.state.scale));
   if (!value.is(Layout::kShard) || !(value.cut == own))
     return WriteAt(whole, LostValue(kRanksDiffer, op_));
   if (!sections_.Join(value.strip)) return WriteAt(whole, LostValue(kCutAndJoined, op_));
@@ -106,7 +156,8 @@ void Memory::WriteOwnSlice(const TensorRef& ref, const Value& value) {
           StateValue(Apply({.map = Map::kPad, .dim = DimAt(dim)}, AxisGroup(), value.state, op_)));
 }
 
-// A tensor that no recorded operation made: the same for all, as far as its digest says.
+// A tensor that no recorded operation made: the same for all, the unsharded program too, as far as
+// its digest says.
 void Memory::AdmitOutside(const TensorRef& ref) {
   const TensorInfo& tensor = traces_.base().tensor(ref.id);
   if (Known(tensor.storage) || !tensor.outside) return;
@@ -115,6 +166,7 @@ void Memory::AdmitOutside(const TensorRef& ref) {
     const int id = ref.of_ranks.empty() ? ref.id : ref.of_ranks[r];
     same &= traces_.set().ranks[r].tensor(id).digest == tensor.digest;
   }
+  same &= tensor.digest.empty() || !traces_.set().whole || digests_.contains(tensor.digest);
   WriteAt(PlaceOf(ref), same ? EqualValue() : LostValue(kOutsideDiffers, op_));
 }
 
@@ -148,16 +200,19 @@ Value Memory::ReadAt(const Place& place) {
   if (Count(place.at) == 0) return UniformValue(0.0);
   if (!Known(place.storage)) return LostValue(kUnknownOrigin, op_);
   std::vector<Entry>& log = logs_[place.storage];
+  const bool one_constant = log.size() == 1 && log[0].value.kind == Kind::kUniform;
+  if (one_constant && OverlapOf(place.at, log[0].place.at).overlap == Overlap::kInside &&
+      OverlapOf(place.twice, log[0].place.twice).overlap == Overlap::kInside)
+    return log[0].value;
   std::vector<int> over;  // later writes to parts of it, last first
   int base = -1;
-  int64_t written = 0;
+  int64_t written = 0, written_twice = 0;
   bool disjoint = true;
   for (int i = static_cast<int>(log.size()); i-- > 0 && base < 0;) {
-    const OverlapResult overlap = OverlapOf(place.at, log[i].place.at);
+    int64_t shared_twice = 0;
+    const OverlapResult overlap = SteadyOverlap(place, log[i].place, traces_.size(), shared_twice);
+    if (overlap.overlap == Overlap::kUnknown) return LostValue(kUnknownOverlap, op_);
     if (overlap.overlap == Overlap::kNone) continue;
-    if (overlap.overlap == Overlap::kUnknown ||
-        OverlapOf(place.twice, log[i].place.twice).overlap != overlap.overlap)
-      return LostValue(kUnknownOverlap, op_);
     if (overlap.overlap == Overlap::kInside) {
       base = i;
       continue;
@@ -171,8 +226,9 @@ Value Memory::ReadAt(const Place& place) {
     if (shadowed) continue;
     over.push_back(i);
     written += overlap.shared;
+    written_twice += shared_twice;
   }
-  const bool filled = disjoint && written == Count(place.at);
+  const bool filled = disjoint && written == Count(place.at) && written_twice == Count(place.twice);
   Value value = base >= 0 ? View(log[base].value, log[base].place, place) : UninitialisedValue();
   if (value.kind == Kind::kUninitialised && !filled) return value;
   for (auto i = over.rbegin(); i != over.rend(); ++i) value = Overlay(value, log[*i], place);
@@ -188,7 +244,7 @@ Value Memory::Overlay(const Value& current, const Entry& entry, const Place& pla
     if (!CutInPart(entry, place, added)) return LostValue(kNoSingleDim, op_);
   } else if (added.kind == Kind::kUniform && current.is(Layout::kShard)) {
     if (!KeepsBlocks(current.cut, place, entry.place)) return LostValue(kNoSingleDim, op_);
-  } else if (PlaceIn(place.at, entry.place.at) != PlaceIn(place.twice, entry.place.twice)) {
+  } else if (!SamePart(place, entry.place)) {
     const bool same = current.kind == Kind::kUniform && added.kind == Kind::kUniform &&
                       current.number && current.number == added.number;
     if (!same) return LostValue(kOtherPlace, op_);
@@ -204,7 +260,7 @@ bool Memory::CutInPart(const Entry& entry, const Place& place, Value& value) con
     if (place.at.shape[d] != part.shape[value.cut.dim]) continue;
     Cut cut = value.cut;
     cut.dim = static_cast<int>(d);
-    const auto view = ViewOf(place.at, cut, part);
+    const auto view = SeenInPart(cut, place, entry.place);
     if (!view || !(view->cut == value.cut)) continue;
     value.cut = cut;
     value.state[kAxis] = Shard(DimAt(cut.dim));
@@ -215,12 +271,18 @@ bool Memory::CutInPart(const Entry& entry, const Place& place, Value& value) con
 
 // Whether a part of a shard consists of whole blocks of it, at both sizes.
 bool Memory::KeepsBlocks(const Cut& cut, const Place& whole, const Place& part) const {
-  Cut twice = cut;
-  twice.block /= 2;
-  const auto seen = ViewOf(whole.at, cut, part.at);
-  const auto seen_twice = ViewOf(whole.twice, twice, part.twice);
-  return seen && seen_twice && seen->end - seen->begin == seen->of &&
-         seen_twice->end - seen_twice->begin == seen_twice->of;
+  const auto seen = SeenInPart(cut, whole, part);
+  return seen && seen->begin == 0 && seen->end == seen->of &&
+         ExtentsFit(ShardValue(seen->cut, {}), part.at, part.twice);
+}
+
+// Two constants side by side: each entry is right, whatever number it is.
+Value Memory::MergedConstants(const Value& current, const Value& added, int op) const {
+  if (current.number && current.number == added.number) return current;
+  const Value& other = current.is_zero() ? added : current;
+  const bool same =
+      current.is_zero() || added.is_zero() || current.state.scale == added.state.scale;
+  return same ? StateValue(StateOfConstant(other)) : LostValue(kPartsDiffer, op);
 }
 
 Value Memory::Merge(const Value& current, const Value& added, int op) {
@@ -230,16 +292,19 @@ Value Memory::Merge(const Value& current, const Value& added, int op) {
   };
   if (!known(current) || !known(added)) return LostValue(kPartsDiffer, op);
   if (current.kind == Kind::kUniform && added.kind == Kind::kUniform)
-    return current.number && current.number == added.number ? current : EqualValue();
+    return MergedConstants(current, added, op);
   if (current.is_zero()) return added.is(Layout::kMixed) ? LostValue(kPartsDiffer, op) : added;
   if (added.is_zero()) return current;
   if (current.kind == Kind::kUniform || added.kind == Kind::kUniform) {
     const Value& other = current.kind == Kind::kUniform ? added : current;
     const bool fits = other.is(Layout::kEqual) || other.is(Layout::kShard);
-    return fits && other.state.scale.IsOne() ? other : LostValue(kPartsDiffer, op);
+    const bool same = current.state.scale == added.state.scale;
+    return fits && same ? other : LostValue(kPartsDiffer, op);
   }
   if (SameState(current, added)) {
-    if (!current.is(Layout::kShard) || sections_.Align(current.strip, added.strip)) return current;
+    Value merged = current;
+    merged.alike &= added.alike;
+    if (!current.is(Layout::kShard) || sections_.Align(current.strip, added.strip)) return merged;
     return LostValue(kCutAndJoined, op);
   }
   const auto term = [](const Value& value) {
@@ -255,43 +320,63 @@ Value Memory::View(const Value& value, const Place& from, const Place& to) {
   if (value.is(Layout::kShard)) return ViewShard(value, from, to);
   if (value.is(Layout::kMixed)) return value;
   if (PlaceIn(from.at, to.at) != PlaceIn(from.twice, to.twice)) return LostValue(kOtherPlace, op_);
-  if (value.kind != Kind::kState || ExtentsFit(value, to.at, to.twice)) return value;
+  if (!value.is_state()) {
+    // A look-up's entries stand in the order of its indices.
+    const bool same =
+        OrderOf(from.at) == OrderOf(to.at) && OrderOf(from.twice) == OrderOf(to.twice);
+    return same || value.kind == Kind::kRankSlice ? value : LostValue(kOwnRangeAlone, op_);
+  }
+  if (ExtentsFit(value, to.at, to.twice)) return value;
   // A whole value repeated along a dimension that is cut: each rank has its repetitions.
   for (size_t d = 0; d < to.at.shape.size(); ++d) {
     const bool repeated = to.at.strides[d] == 0 && to.twice.strides[d] == 0;
     if (!repeated || to.at.shape[d] != 2 * to.twice.shape[d] || !value.is(Layout::kEqual)) continue;
-    const Value shard =
-        ShardValue({.dim = static_cast<int>(d), .outer = 1, .block = to.at.shape[d]},
-                   sections_.NewStrip(), value.state.scale);
+    Value shard = ShardValue({.dim = static_cast<int>(d), .outer = 1, .block = to.at.shape[d]},
+                             sections_.NewStrip(), value.state.scale);
+    shard.alike = true;
     return ExtentsFit(shard, to.at, to.twice) ? shard : LostValue(kExtents, op_);
   }
   return LostValue(kExtents, op_);
 }
 
-Value Memory::ViewShard(const Value& value, const Place& from, const Place& to) {
-  const auto view = ViewOf(from.at, value.cut, to.at);
-  Cut cut_twice = value.cut;
+// A shard's view through `to`, which is the same part of it at both sizes; or why it is none.
+std::optional<CutView> Memory::SeenInPart(const Cut& cut, const Place& from, const Place& to,
+                                          const char** fault) const {
+  const char* ignored = nullptr;
+  const auto refuse = [&](const char* reason) {
+    *(fault != nullptr ? fault : &ignored) = reason;
+    return std::optional<CutView>();
+  };
+  const auto view = ViewOf(from.at, cut, to.at);
+  Cut cut_twice = cut;
   cut_twice.block /= 2;
   const auto twice = ViewOf(from.twice, cut_twice, to.twice);
-  if (!view || !twice) return LostValue(kNoSingleDim, op_);
+  if (!view || !twice) return refuse(kNoSingleDim);
   const bool same = view->cut.dim == twice->cut.dim && view->cut.outer == twice->cut.outer &&
                     view->cut.block == 2 * twice->cut.block && view->of == 2 * twice->of &&
                     view->begin == 2 * twice->begin;
-  if (!same) return LostValue(kOtherPlace, op_);
+  if (!same) return refuse(kOtherPlace);
   // Along the other dimensions it is the same part at both sizes.
   const std::vector<int64_t> place = PlaceIn(from.at, to.at);
   const std::vector<int64_t> place_twice = PlaceIn(from.twice, to.twice);
   const size_t stride = from.at.shape.size() + 1;
-  if (place.size() != place_twice.size()) return LostValue(kOtherPlace, op_);
+  if (place.size() != place_twice.size()) return refuse(kOtherPlace);
   for (size_t i = 0; i < place.size(); ++i) {
-    const bool along = i % stride == static_cast<size_t>(value.cut.dim);
-    const bool repeats = along && place[i] % value.cut.block == 0 &&
+    const bool along = i % stride == static_cast<size_t>(cut.dim);
+    const bool repeats = along && place[i] % cut.block == 0 &&
                          place_twice[i] % cut_twice.block == 0 &&
-                         place[i] / value.cut.block == place_twice[i] / cut_twice.block;
+                         place[i] / cut.block == place_twice[i] / cut_twice.block;
     const bool begins = along && i < stride;
     if (place[i] == place_twice[i] || repeats) continue;
-    if (!begins || place[i] != 2 * place_twice[i]) return LostValue(kOtherPlace, op_);
+    if (!begins || place[i] != 2 * place_twice[i]) return refuse(kOtherPlace);
   }
+  return view;
+}
+
+Value Memory::ViewShard(const Value& value, const Place& from, const Place& to) {
+  const char* fault = nullptr;
+  const auto view = SeenInPart(value.cut, from, to, &fault);
+  if (!view) return LostValue(fault, op_);
   Value seen = value;
   seen.cut = view->cut;
   seen.state[kAxis] = Shard(DimAt(seen.cut.dim));
@@ -319,7 +404,8 @@ std::vector<Memory::Part> Memory::PartsOf(const TensorRef& ref) const {
   int64_t covered = 0;
   const std::vector<Entry>& log = logs_[place.storage];
   for (int i = static_cast<int>(log.size()); i-- > 0 && covered < Count(place.at);) {
-    const OverlapResult overlap = OverlapOf(log[i].place.at, place.at);
+    int64_t shared_twice = 0;
+    const OverlapResult overlap = SteadyOverlap(log[i].place, place, traces_.size(), shared_twice);
     if (overlap.overlap == Overlap::kNone) continue;
     if (overlap.overlap != Overlap::kInside) return {};
     bool shadowed = false;

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "trace/align.h"
@@ -74,7 +76,10 @@ class Memory {
   Value Overlay(const Value& current, const Entry& entry, const Place& place);
   bool KeepsBlocks(const Cut& cut, const Place& whole, const Place& part) const;
   Value Merge(const Value& current, const Value& added, int op);
+  Value MergedConstants(const Value& current, const Value& added, int op) const;
   Value View(const Value& value, const Place& from, const Place& to);
+  std::optional<CutView> SeenInPart(const Cut& cut, const Place& from, const Place& to,
+                                    const char** fault = nullptr) const;
   Value ViewShard(const Value& value, const Place& from, const Place& to);
   bool CutInPart(const Entry& entry, const Place& place, Value& value) const;
 
@@ -84,6 +89,7 @@ class Memory {
   std::vector<std::vector<Entry>> logs_;  // by storage
   std::vector<bool> one_type_;            // by storage
   std::vector<Cached> cache_;             // by tensor id
+  std::set<std::string_view> digests_;    // of tensors from outside the unsharded program
 };
 
 // Whether the extents at n and 2n are those of a value in this state.

@@ -1,5 +1,7 @@
 #include "trace/prove_traces.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "trace/conditions.h"
@@ -55,15 +57,8 @@ Proof Judged(const Prover& prover, const TracedGradient& gradient, const Judgeme
   return proof;
 }
 
-// A number that is the same everywhere, in the reference too, is right in any layout.
-Value InLayoutOf(const Value& target, const Value& value) {
-  return value.kind == Kind::kUniform && !value.is_zero() ? target : value;
-}
-
-Proof ProofOf(Prover& prover, TracedGradient gradient) {
+Proof ProofOf(Prover& prover, const TracedGradient& gradient) {
   const Value& target = gradient.target;
-  gradient.before = InLayoutOf(target, gradient.before);
-  gradient.after = InLayoutOf(target, gradient.after);
   const Value& after = gradient.after;
   if (target.lost())
     return Unproved(gradient.param, "its extents at the two sizes are neither whole nor a shard");
@@ -131,6 +126,23 @@ void AddCures(const TraceSet& set, const Prover& prover, TraceProof& proof) {
   }
 }
 
+// A mixed use by rows is cured by a sum in the backward pass; tried as if the program had it.
+void AddCuresOfMixedUse(const Alignment& traces, const DeclarationTable& table, TraceProof& proof) {
+  const auto mixed = [](const Proof& one) {
+    return one.mechanism == Mechanism::kMixedUse && one.outcome == Outcome::kNoStatement;
+  };
+  const bool any = std::any_of(proof.proofs.begin(), proof.proofs.end(),
+                               [&](const auto& named) { return mixed(named.second); });
+  if (!any) return;
+  Prover trial(traces, table);
+  trial.SumMixedParts();
+  trial.Run();
+  for (const TracedGradient& gradient : trial.gradients()) {
+    if (mixed(proof.proofs[gradient.param]) && ProofOf(trial, gradient).outcome == Outcome::kRight)
+      proof.cures[gradient.param] = CureOfMixedUse(trial);
+  }
+}
+
 // Under the first parameter that lost its state at an operation, the others that did there.
 void ListInheritors(std::vector<Finding>& findings) {
   std::map<std::string, Finding*> first;
@@ -169,6 +181,7 @@ TraceProof ProveTraces(const TraceSet& set, const DeclarationTable& table) {
     proof.proofs[gradient.param] = ProofOf(prover, gradient);
   CheckWhole(set, prover, proof);
   AddCures(set, prover, proof);
+  AddCuresOfMixedUse(*traces, table, proof);
   proof.refusals = prover.refusals();
   proof.conditions = ConditionsOf(*traces, prover);
   return proof;

@@ -13,6 +13,8 @@
 namespace sumonce::trace {
 namespace {
 
+using ::testing::HasSubstr;
+
 namespace fs = std::filesystem;
 using nlohmann::json;
 
@@ -111,6 +113,18 @@ TEST(Cure, NamesThePlacementOfADTensorsJob) {
             "declare the gradient of head.weight complete where the model takes it local: "
             "to_local(grad_placements=[Replicate()])");
   EXPECT_EQ(CureOf("torch-tp-unreduced", "blocks.0.norm.weight"), "");
+}
+
+// No mark serves two uses by rows: what is missing is a sum in the backward pass, in each layer.
+TEST(Cure, NamesTheSumThatAMixedUseByRowsLacks) {
+  const auto set = ReadTraces(absl::StrCat(TraceDir(), "/mla-te-sp-off-bug"));
+  const TraceProof proof = ProveTraces(*set);
+  EXPECT_EQ(proof.cures.size(), 14u);
+  for (const auto& [param, cure] : proof.cures) {
+    EXPECT_THAT(cure.text, HasSubstr("aten.cat [decoder.layers.1.self_attention], @"));
+    EXPECT_THAT(cure.text, HasSubstr("aten.cat [decoder.layers.0.self_attention]"));
+    EXPECT_TRUE(cure.right_in_proof);
+  }
 }
 
 TEST(Refusal, ListsWhoInheritsIt) {

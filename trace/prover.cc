@@ -1,5 +1,6 @@
 #include "trace/prover.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,15 @@
 
 namespace sumonce::trace {
 namespace {
+
+// A number that is the same everywhere, up to the scale in the reference too, has any layout.
+Value InLayoutOf(const Value& target, Value value) {
+  if (value.kind != Kind::kUniform || value.is_zero() || target.lost()) return value;
+  const Scale scale = value.state.scale;
+  value = target;
+  value.state.scale = scale;
+  return value;
+}
 
 void AddTensors(const Call& call, std::vector<TensorRef>& refs) {
   const auto& args = call.operation().args;
@@ -47,6 +57,8 @@ std::optional<TensorRef> RefBefore(const Alignment& traces, std::string_view par
   return std::nullopt;
 }
 
+bool IsMixedUse(std::string_view reason) { return reason == kMixedParts || reason == kMixedUse; }
+
 Mesh MeshOf(int size) {
   MeshSizes sizes;
   sizes.tp = size;
@@ -67,7 +79,8 @@ void Prover::Run() {
   for (int op = 0; op < static_cast<int>(traces_.base().ops.size()); ++op) Step(op);
   SnapshotBefore();
   memory_.set_operation(static_cast<int>(traces_.base().ops.size()) - 1);
-  for (TracedGradient& gradient : gradients_) gradient.after = memory_.Read(gradient.ref);
+  for (TracedGradient& gradient : gradients_)
+    gradient.after = InLayoutOf(gradient.target, memory_.Read(gradient.ref));
 }
 
 std::vector<Value> Prover::RunOne(std::span<const Value> operands, int results) {
@@ -123,8 +136,28 @@ void Prover::Begin() {
 void Prover::SnapshotBefore() {
   if (before_taken_) return;
   before_taken_ = true;
-  for (TracedGradient& gradient : gradients_)
-    gradient.before = memory_.Read(gradient.ref_before.value_or(gradient.ref));
+  for (TracedGradient& gradient : gradients_) {
+    const Value before = memory_.Read(gradient.ref_before.value_or(gradient.ref));
+    gradient.before = InLayoutOf(gradient.target, before);
+  }
+}
+
+// A keyword that a rule does not know may be what makes another function of it, as rounding_mode of
+// div.
+bool Prover::KeywordsKnown(const Call& call, const Declared& declared) const {
+  static const auto& harmless = *new std::set<std::string_view>{
+      // where a result is and in which type, which is looked at by its tensor
+      "device", "dtype", "layout", "memory_format", "non_blocking", "out", "pin_memory",
+      // numbers that NumberFault holds to be equal, of linear operations and bounds
+      "alpha", "beta", "max", "min",
+      // flags and names that all traces have alike
+      "approximate", "descending", "sparse_grad", "stable"};
+  const auto& own = declared.keywords;
+  for (const auto& [keyword, argument] : call.operation().kwargs) {
+    if (harmless.contains(keyword)) continue;
+    if (std::find(own.begin(), own.end(), keyword) == own.end()) return false;
+  }
+  return true;
 }
 
 const char* Prover::NumberFault(const Call& call, const Declared& declared) const {
@@ -198,7 +231,7 @@ std::vector<Value> Prover::ResultsOf(const Call& call, const Declared* declared)
   if (poisoned_ != nullptr)
     return std::vector<Value>(TargetsOf(call).size(), LostValue(poisoned_, poisoned_at_));
   if (declared == nullptr) return Faulty(call, kUndeclared, collective);
-  if (!Fits(call, declared->form) || !declared->rule)
+  if (!Fits(call, declared->form) || !declared->rule || !KeywordsKnown(call, *declared))
     return Faulty(call, kFormUndeclared, collective);
   if (const char* fault = NumberFault(call, *declared)) return Faulty(call, fault, collective);
   std::vector<Value> values = declared->rule(call);
@@ -215,31 +248,63 @@ void Prover::Step(int op) {
   const std::string_view name = BaseName(operation.name);
   if (name == "_local_scalar_dense") return ReadNumber(call);
   const Declared* declared = table_.Find(name);
+  bool mixed = false;
+  std::vector<Made> made = Take(call, declared, mixed);
+  if (mixed) {
+    SumTerms(call);
+    summed_at_.push_back(op);
+    made = Take(call, declared, mixed);
+  }
+  if (observer) observer(op, made);
+}
+
+// The results, written to where they belong. `mixed`: of unlike parts, and it was not noted, as
+// they are to be summed.
+std::vector<Prover::Made> Prover::Take(const Call& call, const Declared* declared, bool& mixed) {
   const bool view = declared != nullptr && declared->rule == nullptr && Fits(call, "t") &&
-                    operation.writes.empty() && poisoned_ == nullptr;
+                    call.operation().writes.empty() && poisoned_ == nullptr;
   const std::vector<Value> values = view ? std::vector<Value>{} : ResultsOf(call, declared);
-  for (const Value& value : values) Note(value);  // before an operand is written over
+  const bool first = sums_mixed_ && !mixed;
+  mixed = false;
+  const auto note = [&](const Value& value) {
+    const bool here = value.lost() && value.state.lost.operation == call.op();
+    mixed |= first && here && IsMixedUse(value.state.lost.reason);
+    if (!mixed) Note(value);
+  };
+  for (const Value& value : values) note(value);  // before an operand is written over
   const std::vector<TensorRef> targets = TargetsOf(call);
   std::vector<Made> made;
-  for (size_t k = 0; k < targets.size(); ++k) {
+  for (size_t k = 0; k < targets.size() && !(mixed && !values.empty()); ++k) {
     if (!values.empty()) memory_.Write(targets[k], values[k]);
     // Beyond the results that both sizes have, a piece for each further rank.
     if (targets[k].twin < 0) continue;
     const Value value = memory_.Read(targets[k]);
-    Note(value);
+    note(value);
     if (value.is(Layout::kShard))
       common_extent_ = std::gcd(common_extent_, value.cut.block * traces_.size());
     if (observer) made.push_back({.ref = targets[k], .value = value});
   }
-  if (observer) observer(op, made);
+  return made;
+}
+
+// The operands that are terms, summed over the ranks in place.
+void Prover::SumTerms(const Call& call) {
+  std::vector<TensorRef> operands;
+  AddTensors(call, operands);
+  for (const TensorRef& ref : operands) {
+    const Value value = ref.twin < 0 ? Value() : memory_.Read(ref);
+    if (value.is(Layout::kPartial))
+      memory_.Write(ref, StateValue(Apply({.map = Map::kSum}, {.name = "tp", .atomic = {kAxis}},
+                                          value.state, call.op())));
+  }
 }
 
 // A number that Python reads goes on out of sight.
 void Prover::ReadNumber(const Call& call) {
   if (!call.is_tensor(0) || poisoned_ != nullptr) return;
   const Value value = call.value(0);
-  const bool equal = value.is(Layout::kEqual) && value.state.scale.IsOne();
-  if (equal || value.kind == Kind::kUniform) return;
+  const bool known = value.is(Layout::kEqual) || value.kind == Kind::kUniform;
+  if (known && value.state.scale.IsOne()) return;
   poisoned_ = value.lost() ? value.state.lost.reason : kNumberRead;
   poisoned_at_ = value.lost() ? value.state.lost.operation : call.op();
   Note(LostValue(poisoned_, poisoned_at_));
@@ -252,8 +317,7 @@ void Prover::Note(const Value& value) {
                   .name = OperationName(traces_.base(), op),
                   .reason = value.state.lost.reason,
                   .operands = {}};
-  const std::string_view reason = value.state.lost.reason;
-  refusal.mixed_use = reason == kMixedParts || reason == kMixedUse;
+  refusal.mixed_use = IsMixedUse(value.state.lost.reason);
   const Call at(traces_, memory_, sections_, op);
   std::vector<TensorRef> operands;
   AddTensors(at, operands);

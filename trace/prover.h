@@ -62,6 +62,11 @@ class Prover {
   // Called after each operation, if set.
   std::function<void(int op, const std::vector<Made>& made)> observer;
 
+  // For trying a cure, before Run: where a complete and a partial part are joined, the partial one
+  // is all-reduced first, as if the program did.
+  void SumMixedParts() { sums_mixed_ = true; }
+  const std::vector<int>& summed_at() const { return summed_at_; }  // the operations
+
   // The greatest number that divides every dimension, in entries of the whole, that some value is a
   // shard of; 0: there is none.
   int64_t common_extent() const { return common_extent_; }
@@ -76,6 +81,7 @@ class Prover {
   void Begin();
   void Step(int op);
   void SnapshotBefore();
+  bool KeywordsKnown(const Call& call, const Declared& declared) const;
   const char* NumberFault(const Call& call, const Declared& declared) const;
   std::vector<Value> ResultsOf(const Call& call, const Declared* declared);
   std::vector<Value> Faulty(const Call& call, const char* reason, bool collective);
@@ -83,6 +89,8 @@ class Prover {
   Value LayoutOf(const Alignment::Named& named);
   void ReadNumber(const Call& call);
   void Note(const Value& value);
+  std::vector<Made> Take(const Call& call, const Declared* declared, bool& mixed);
+  void SumTerms(const Call& call);
 
   const Alignment& traces_;
   const DeclarationTable& table_;
@@ -94,6 +102,8 @@ class Prover {
   std::map<int, Refusal> refusals_;
   std::map<std::string, Value, std::less<>> targets_;
   bool before_taken_ = false;
+  bool sums_mixed_ = false;
+  std::vector<int> summed_at_;
   int64_t common_extent_ = 0;
   const char* poisoned_ = nullptr;  // a number left the program: nothing after it is known
   int poisoned_at_ = -1;

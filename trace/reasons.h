@@ -7,7 +7,7 @@ inline constexpr char kUninitialised[] = "memory is read that no recorded operat
 inline constexpr char kOtherType[] = "memory is read as another type than it was written";
 inline constexpr char kUnknownOrigin[] = "a tensor of unknown origin is read";
 inline constexpr char kOutsideDiffers[] =
-    "a tensor from outside differs between ranks or with the group's size";
+    "a tensor from outside differs between ranks or with the group's size, 1 included";
 inline constexpr char kExtents[] = "the extents at the two sizes do not fit the state";
 inline constexpr char kOtherPlace[] = "a part whose place changes with the group's size";
 inline constexpr char kNoSingleDim[] = "a view does not keep the sharded dimension";

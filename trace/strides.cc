@@ -164,6 +164,23 @@ std::optional<CutView> ViewOf(const Geometry& from, const Cut& cut, const Geomet
   return view;
 }
 
+Geometry OrderOf(const Geometry& geometry) {
+  Geometry order;
+  order.offset = geometry.offset;
+  for (size_t d = 0; d < geometry.shape.size(); ++d) {
+    const int64_t extent = geometry.shape[d], stride = geometry.strides[d];
+    if (extent == 1) continue;
+    if (!order.shape.empty() && order.strides.back() == extent * stride && stride > 0) {
+      order.shape.back() *= extent;
+      order.strides.back() = stride;
+    } else {
+      order.shape.push_back(extent);
+      order.strides.push_back(stride);
+    }
+  }
+  return order;
+}
+
 std::vector<int64_t> PlaceIn(const Geometry& from, const Geometry& to) {
   const size_t n = from.shape.size();
   absl::InlinedVector<size_t, 5> order;

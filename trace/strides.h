@@ -38,6 +38,10 @@ struct CutView {
 };
 std::optional<CutView> ViewOf(const Geometry& from, const Cut& cut, const Geometry& to);
 
+// In which order a tensor's elements stand in memory, whatever its shape: consecutive dimensions
+// that run on are one, those of extent 1 none.
+Geometry OrderOf(const Geometry& geometry);
+
 // Where `to` begins in `from` and what each of its dimensions steps, as indices along the
 // dimensions of `from`; one entry a dimension of `from`, for the beginning and then each dimension
 // of `to` in turn. Equal places at two group sizes are the same part of the same whole.

@@ -69,6 +69,11 @@ TEST_P(DeclaredOperation, ClaimsOnlyWhatHolds) {
   for (const std::string& unsound : counts.unsound) ADD_FAILURE() << unsound;
 }
 
+TEST(Examples, AreOfDeclaredOperations) {
+  for (const auto& [name, examples] : SharedExamples())
+    EXPECT_NE(Declarations().Find(name), nullptr) << name << " is not declared any more";
+}
+
 // ---- Teeth: each falsehood that a local declaration could hold, told to the rule.
 
 using Falsify = std::function<void(LocalRule&)>;

@@ -35,6 +35,12 @@ Value StateValue(const State& state) {
   return value;
 }
 
+State StateOfConstant(const Value& constant) {
+  State state;
+  state.scale = constant.state.scale;
+  return state;
+}
+
 bool SameState(const Value& a, const Value& b) {
   if (!a.is_state() || !b.is_state() || a.lost() || b.lost()) return false;
   if (a.layout() != b.layout() || !(a.state.scale == b.state.scale)) return false;
@@ -46,7 +52,9 @@ std::string Describe(const Value& value, const Mesh& mesh) {
   std::string text;
   switch (value.kind) {
     case Kind::kUniform:
-      return "a constant";
+      return value.state.scale.IsOne()
+                 ? "a constant"
+                 : absl::StrCat("a constant, times ", value.state.scale.Describe(mesh));
     case Kind::kUninitialised:
       return "uninitialised memory";
     case Kind::kRankSlice:

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "spmd/state.h"
 #include "trace/sections.h"
@@ -20,7 +21,8 @@ constexpr int PositionOf(Dim dim) { return static_cast<int>(dim); }
 
 enum class Kind : uint8_t {
   kState,          // `state`; of a shard also `cut` and `strip`
-  kUniform,        // one number everywhere, whatever the extents: `number`, if it is known
+  kUniform,        // `state.scale` times one number of the reference's, everywhere and whatever the
+                   // extents: `number`, if it is known and the scale is 1
   kUninitialised,  // memory that nobody has written
   kRankSlice,      // in the result of an all-gather: the slice of rank `index` of a shard
   // What a look-up in a table that is cut by rows makes of whole-table indices, for the rank whose
@@ -39,24 +41,25 @@ enum class Kind : uint8_t {
 // Which whole-table indices a value of the own-range chain goes back to: two of a chain have to be
 // the same.
 struct IndexOrigin {
-  int op = -1;  // that made them; -2 - storage: none did
-  int64_t offset = 0;
-  int64_t count = 0;
+  int op = -1;     // that made them; -2 - storage: none did
+  Geometry order;  // as OrderOf says
   bool operator==(const IndexOrigin&) const = default;
 };
 
 struct Value {
   Kind kind = Kind::kState;
   State state;
-  Cut cut;                       // kState with a shard; kRankSlice
-  Strip strip;                   // likewise
-  std::optional<double> number;  // kUniform
-  int64_t block = 0;             // own range: rows of a rank
-  int bound = 0;                 // kBelow, kNotBelow
-  int index = 0;                 // kRankSlice
-  int gather = -1;               // kRankSlice: the all-gather; kFound: storage of the table
-  int version = 0;               // kFound: of that storage
-  IndexOrigin origin;            // own range
+  Cut cut;                          // kState with a shard; kRankSlice
+  Strip strip;                      // likewise
+  std::optional<double> number;     // kUniform
+  bool alike = false;               // a shard whose slices are the same on every rank
+  int64_t block = 0;                // own range: rows of a rank
+  int bound = 0;                    // kBelow, kNotBelow
+  int index = 0;                    // kRankSlice
+  int gather = -1;                  // kRankSlice: the all-gather; kFound: storage of the table
+  int version = 0;                  // kFound: of that storage
+  IndexOrigin origin;               // own range
+  std::vector<IndexOrigin> beside;  // kFound: of the table's other indices
 
   bool lost() const { return static_cast<bool>(state.lost); }
   bool is_state() const { return kind == Kind::kState; }
@@ -71,6 +74,9 @@ Value UninitialisedValue();
 Value LostValue(const char* reason, int op);
 Value ShardValue(const Cut& cut, Strip strip, const Scale& scale = {});
 Value StateValue(const State& state);  // no shard
+
+// A constant as a value that each rank has whole.
+State StateOfConstant(const Value& constant);
 
 // Two parts, or two uses, in the same state: as one they are in it too.
 bool SameState(const Value& a, const Value& b);

@@ -42,9 +42,10 @@ def main():
         print(len(found), dict(collections.Counter(m.kind for m in found)))
         return 0
     source, build = work / "source", work / "build"
-    copy_tree(source, [] if options.rebuild else mutants.find(ROOT))
-    programs = sorted({p for plan in (*NEAR.values(), *WIDE.values()) for p in plan})
-    if not run(options.under + ["bash", "-ec", build_script(source, build, programs)], work / "build.log"):
+    copy_tree(source, [] if options.rebuild else found)
+    folders = {m.file.split("/")[0] for m in found}
+    programs = sorted({p for plan in (NEAR, WIDE) for folder in folders for p in plan[folder]})
+    if not run(options.under + ["bash", "-ec", build_script(source, build, programs, options.jobs)], work / "build.log"):
         print(f"the copy does not build: {work}/build.log", file=sys.stderr)
         return 4
     journal = Journal(work / "journal.jsonl", digest_of(found, options.rebuild))
@@ -71,6 +72,7 @@ def arguments():
     parser.add_argument("--only", default="", help="a regular expression over kind|file|text")
     parser.add_argument("--rebuild", action="store_true", help="cut each out of the text and rebuild, instead of one build with switches")
     parser.add_argument("--seconds", type=float, default=0, help="begin no mutant after so long")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers at a time")
     parser.add_argument("--under", type=shlex.split, default=[], help="a command that runs each build and each mutant's tests")
     return parser.parse_args()
 
@@ -107,9 +109,9 @@ def targets(programs):
     return ["sumonce", *(f"sumonce_{p}_test" for p in programs if p != "scenarios")]
 
 
-def build_script(source, build, programs):
+def build_script(source, build, programs, jobs):
     configure = "" if (build / "build.ninja").exists() else shlex.join(["cmake", "-S", str(source), "-B", str(build), *CONFIGURE]) + " && "
-    return configure + shlex.join(["ninja", "-C", str(build), *targets(programs)])
+    return configure + shlex.join(["ninja", "-j", str(jobs), "-C", str(build), *targets(programs)])
 
 
 def command_of(program, source, build):
@@ -155,7 +157,7 @@ def judge(mutant, options, work, source, build, programs_pass):
     try:
         cut = mutants.with_switches(whole, [mutant]).replace(f"MutantIs({mutant.number})", "true")
         path.write_text(cut)
-        built = run(options.under + ["bash", "-ec", build_script(source, build, plan)], work / "mutant-build.log")
+        built = run(options.under + ["bash", "-ec", build_script(source, build, plan, options.jobs)], work / "mutant-build.log")
         if not built:
             return {"result": "not built", "by": "", "seconds": time.monotonic() - began}
         return verdict(run(options.under + ["bash", "-c", script], log), log, began)

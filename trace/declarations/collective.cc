@@ -11,6 +11,9 @@ const Group& TracedGroup() {
   return group;
 }
 
+constexpr char kOtherReduction[] =
+    "an all-reduce by another operation than SUM, AVG or MAX of maxima";
+
 enum class Span { kAxis, kSelf, kOther };
 
 // Over whom the call reaches: its argument that is a group.
@@ -40,14 +43,23 @@ Value Reduced(const Call& call, const Value& value) {
     return call.Lose(kFormUndeclared);
   if (value.is_zero()) return value;
   if (const char* reason = Unusable(value)) return call.Lose(reason);
-  const State& state = value.state;  // of a constant: equal
+  // Slices that are the same on every rank, or constants of any extents, are only scaled.
+  if (value.alike || value.kind == Kind::kUniform) {
+    if (reduction == "AVG" || (reduction == "MAX" && value.state.scale.IsOne())) return value;
+    if (reduction != "SUM") return call.Lose(kOtherReduction);
+    Value summed = value;
+    summed.number.reset();
+    summed.state.scale = summed.state.scale * Scale::SizeOfAxis(kAxis);
+    return summed;
+  }
+  const State& state = value.state;
   if (reduction == "SUM")
     return StateValue(Apply({.map = Map::kSum}, TracedGroup(), state, call.op()));
   if (reduction == "AVG")
     return StateValue(Apply({.map = Map::kAvg}, TracedGroup(), state, call.op()));
   if (reduction == "MAX" && state.scale.IsOne())
     return StateValue(Apply({.map = Map::kMax}, TracedGroup(), state, call.op()));
-  return call.Lose("an all-reduce by another operation than SUM, AVG or MAX of maxima");
+  return call.Lose(kOtherReduction);
 }
 
 // allreduce_([tensors], group, operation), in place; piece by piece where a buffer has pieces.

@@ -24,6 +24,13 @@ std::vector<LocalRule> Addition(const Call& call) {
 std::vector<LocalRule> Scaling(const Call& call, bool divides) {
   LocalRule rule = divides ? ElementwiseRule(call, {0}) : ElementwiseRule(call, {0, 1});
   const auto number = call.number(1);
+  const Argument* rounding = call.keyword_argument("rounding_mode");
+  if (rounding != nullptr && rounding->kind != Argument::Kind::kNone) {
+    const bool varies = number && (!number->of_ranks.empty() || number->value != number->twice);
+    rule.linear = 0;
+    if (varies) rule.refused = kSizeNumber;
+    return {rule};
+  }
   if (!number) return {rule};
   const auto power = PowerOf(*number);
   if (!number->of_ranks.empty()) {
@@ -36,9 +43,16 @@ std::vector<LocalRule> Scaling(const Call& call, bool divides) {
   return {rule};
 }
 
-// Rounding to integers is no linear function.
+// Rounding to integers is no linear function, nor is it to ask whether a number is 0.
+bool KeepsSums(std::string_view from, std::string_view to) {
+  const auto is_floating = [](std::string_view dtype) {
+    return dtype.starts_with("float") || dtype.starts_with("bfloat");
+  };
+  return is_floating(to) || (!is_floating(from) && (to != "bool" || from == "bool"));
+}
+
 std::vector<LocalRule> ToCopy(const Call& call) {
-  const bool linear = call.out_is_floating() || !call.is_floating(0);
+  const bool linear = KeepsSums(call.dtype(0), call.out_dtype());
   return {linear ? ElementwiseRule(call, {0}) : ElementwiseRule(call, {})};
 }
 
@@ -52,8 +66,7 @@ std::vector<Value> Copy(const Call& call) {
   if (rule.refused != nullptr) return {call.Lose(rule.refused)};
   rule.operands.erase(rule.operands.begin());
   rule.linear = 1;
-  const bool rounds = call.is_floating(1) && !call.is_floating(0);
-  if (rounds) rule.linear = 0;
+  if (!KeepsSums(call.dtype(1), call.dtype(0))) rule.linear = 0;
   return {Evaluate(call, rule)};
 }
 
@@ -104,8 +117,12 @@ void RegisterElementwise(DeclarationTable& table) {
   AddChained(table, "rsub", "t.", Elementwise({}));
   table.AddLocal(
       "mul", "t.", [](const Call& call) { return Scaling(call, false); }, kNumber);
-  table.AddLocal(
-      "div", "t.", [](const Call& call) { return Scaling(call, true); }, kNumber);
+  const LocalDeclaration quotient = [](const Call& call) { return Scaling(call, true); };
+  table.Add("div", {.rule = Local(quotient),
+                    .form = "t.",
+                    .may_vary = kNumber,
+                    .keywords = {"rounding_mode"},
+                    .local = quotient});
 
   table.AddLocal("neg", "t", Elementwise({0}));
   for (const char* name : {"clone", "_to_copy"}) AddChained(table, name, "t", ToCopy);

@@ -53,6 +53,10 @@ std::optional<Value> LikeParts(const Call& call, const std::vector<Value>& parts
     if (joined.strip.empty()) return call.Lose("more sections than are followed");
     return joined;
   }
+  const bool constant = std::all_of(parts.begin(), parts.end(), [&](const Value& part) {
+    return part.kind == Kind::kUniform && part.number && part.number == core->number;
+  });
+  if (constant) return *core;
   if (!core->is_state()) return std::nullopt;
   for (const Value& part : parts) {
     if (part.is_zero()) continue;
@@ -60,7 +64,10 @@ std::optional<Value> LikeParts(const Call& call, const std::vector<Value>& parts
     if (core->is(Layout::kShard) && !call.sections().Align(core->strip, part.strip))
       return call.Lose(kCutAndJoined);
   }
-  return *core;
+  Value joined = *core;
+  joined.alike &= std::all_of(parts.begin(), parts.end(),
+                              [](const Value& part) { return part.is_zero() || part.alike; });
+  return joined;
 }
 
 // Each part keeps its own state: it is written to its place.
@@ -112,6 +119,32 @@ std::vector<Value> Cat(const Call& call) {
   return {};
 }
 
+// Constants beside a whole value or a shard are it too; beside each other, whole values, unless
+// they are one number. Parts of a stack have the same extents.
+void JoinConstants(std::vector<Value>& parts) {
+  const Value* core = nullptr;
+  for (const Value& part : parts) {
+    if (part.is_state() && core == nullptr) core = &part;
+  }
+  Value like = core != nullptr ? *core : parts[0];
+  if (core == nullptr) {
+    const auto same = [&](const Value& part) {
+      return part.number && part.number == parts[0].number;
+    };
+    if (std::all_of(parts.begin(), parts.end(), same)) return;
+  }
+  like.alike = false;
+  if (core != nullptr && !like.is(Layout::kEqual) && !like.is(Layout::kShard)) return;
+  for (Value& part : parts) {
+    if (part.kind != Kind::kUniform || part.is_zero()) continue;
+    if (core == nullptr) {
+      part = StateValue(StateOfConstant(part));
+    } else if (part.state.scale == like.state.scale) {
+      part = like;
+    }
+  }
+}
+
 // stack(tensors, dim): a new dimension that nothing cuts.
 std::vector<Value> Stack(const Call& call) {
   std::vector<Value> parts;
@@ -123,6 +156,7 @@ std::vector<Value> Stack(const Call& call) {
   }
   const int dim = call.dimension(1, 0, static_cast<int>(call.out_shape(0).size()));
   if (dim < 0 || parts.empty()) return {call.Lose(kFormUndeclared)};
+  JoinConstants(parts);
   auto like = LikeParts(call, parts, -1);
   if (!like) return {call.Lose(kPartsDiffer)};
   if (like->is(Layout::kShard) && like->cut.dim >= dim) {

@@ -43,7 +43,8 @@ const Value* LostOf(const Indices& indices) {
 }
 
 bool WholeOrConstant(const Value& value) {
-  return value.kind == Kind::kUniform || (value.is(Layout::kEqual) && value.state.scale.IsOne());
+  const bool known = value.kind == Kind::kUniform || value.is(Layout::kEqual);
+  return known && value.state.scale.IsOne();
 }
 
 // The whole table at sharded indices: one of them, of the table's first dimension.
@@ -58,7 +59,7 @@ Value Find(const Call& call, const Value& table, const Extents& shape, const Ind
   if (table.lost()) return table;
   if (const Value* lost = LostOf(list.values)) return *lost;
   const int storage = call.traces().StorageOf(call.ref(0));
-  if (const auto found = FindInOwnRows(call, table, storage, list.values)) return *found;
+  if (const auto found = FindInOwnRows(call, table, storage, list.values, list.refs)) return *found;
   if (const char* reason = Unusable(table)) return call.Lose(reason);
   if (list.masks && !(table.is(Layout::kEqual) || table.is(Layout::kPartial)))
     return call.Lose("a mask takes entries of a shard");
@@ -145,8 +146,8 @@ std::vector<Value> EmbeddingBackward(const Call& call) {
   if (grad.lost()) return {grad};
   if (index.lost()) return {index};
   if (call.flag(4, false) || call.integer(3, -1) >= 0) return {call.Lose(kFormUndeclared)};
-  if (const auto rows =
-          PutInOwnRows(call, UniformValue(0.0), call.out_shape(0), -1, {index}, grad, true)) {
+  if (const auto rows = PutInOwnRows(call, UniformValue(0.0), call.out_shape(0), -1, {index},
+                                     {call.ref(1)}, grad, true)) {
     return {*rows};
   }
   const int width = static_cast<int>(call.shape(1).size());
@@ -158,6 +159,22 @@ std::vector<Value> EmbeddingBackward(const Call& call) {
   return {Evaluate(call, rule)};
 }
 
+// Values that are cut along a dimension of the table's which is not indexed.
+std::optional<Value> PutInShard(const Call& call, const IndexList& list, const Value& into,
+                                const Value& values) {
+  if (!into.is_zero() || !values.is(Layout::kShard) || !list.consecutive || list.first < 0)
+    return std::nullopt;
+  const int indices = list.last - list.first + 1, rank = RankOf(call, list);
+  const bool all = call.shape(2).size() + static_cast<size_t>(indices) ==
+                   call.shape(0).size() + static_cast<size_t>(rank);
+  const bool before = values.cut.dim < list.first, after = values.cut.dim >= list.first + rank;
+  if (!all || (!before && !after)) return std::nullopt;
+  Value put = values;
+  if (after) put.cut.dim += indices - rank;
+  put.state[kAxis] = Shard(DimAt(put.cut.dim));
+  return put;
+}
+
 // index_put(into, indices, values, accumulate).
 std::vector<Value> IndexPut(const Call& call) {
   const Value into = call.value(0), values = call.value(2);
@@ -166,9 +183,15 @@ std::vector<Value> IndexPut(const Call& call) {
   const IndexList list = ReadIndices(call, 1);
   if (const Value* lost = LostOf(list.values)) return {*lost};
   const bool accumulate = call.flag(3, false);
+  // Values that are repeated lie over the table's other dimensions, not over the indices.
+  const size_t indexed = std::count_if(list.refs.begin(), list.refs.end(),
+                                       [](const TensorRef& ref) { return ref.id >= 0; });
+  const bool repeated = call.shape(2).size() + indexed !=
+                        call.shape(0).size() + static_cast<size_t>(RankOf(call, list));
+  if (repeated && Unusable(values) != nullptr) return {call.Lose(kFormUndeclared)};
   const int storage = call.traces().StorageOf(call.ref(0));
-  if (const auto put =
-          PutInOwnRows(call, into, call.shape(0), storage, list.values, values, accumulate)) {
+  if (const auto put = PutInOwnRows(call, into, call.shape(0), storage, list.values, list.refs,
+                                    values, accumulate)) {
     return {*put};
   }
   if (list.masks) return {call.Lose(kFormUndeclared)};
@@ -180,8 +203,10 @@ std::vector<Value> IndexPut(const Call& call) {
   if (whole) {
     const bool terms = values.is(Layout::kEqual) || values.is(Layout::kPartial);
     if (into.is_zero() && terms) return {values};
-    if (into.is_zero() && values.kind == Kind::kUniform) return {EqualValue()};
+    if (into.is_zero() && values.kind == Kind::kUniform)
+      return {StateValue(StateOfConstant(values))};
     if (into.is(Layout::kEqual) && SameState(into, values)) return {into};
+    if (const auto put = PutInShard(call, list, into, values)) return {*put};
     return {call.Lose("indexed places are filled with another state than the rest")};
   }
   // Sharded indices: each rank adds up the places of its own.

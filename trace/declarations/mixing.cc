@@ -24,6 +24,24 @@ LocalDeclaration Along(int position, std::initializer_list<int> linear) {
   };
 }
 
+// sort(x, dim), sort.stable(x, *, stable, dim).
+std::vector<LocalRule> Sort(const Call& call) {
+  const int rank = static_cast<int>(call.shape(0).size());
+  std::vector<int> dims = DimsOf(call, 1, {-1});
+  if (const auto dim = call.keyword("dim")) {
+    const int given = static_cast<int>(dim->value);
+    dims = {given < 0 ? given + rank : given};
+    if (dims[0] < 0 || dims[0] >= rank) dims.clear();
+  }
+  return std::vector<LocalRule>(static_cast<size_t>(std::max(call.outs(), 1)),
+                                Unrefused(call, {}, dims));
+}
+
+// roll(x, shifts, dims): without dims all entries move, across all of them.
+std::vector<LocalRule> Roll(const Call& call) {
+  return {Unrefused(call, {0}, DimsOf(call, 2, {}))};
+}
+
 // tril, triu: the last two dimensions.
 std::vector<LocalRule> Triangle(const Call& call) {
   const int rank = static_cast<int>(call.shape(0).size());
@@ -104,11 +122,12 @@ std::vector<LocalRule> LayerNormBackward(const Call& call) {
 }  // namespace
 
 void RegisterMixing(DeclarationTable& table) {
-  table.AddLocal({"_softmax", "_log_softmax", "sort"}, "t", Along(1, {}));
+  table.AddLocal({"_softmax", "_log_softmax"}, "t", Along(1, {}));
+  table.Add("sort", {.rule = Local(Sort), .form = "t", .keywords = {"dim"}, .local = Sort});
   table.AddLocal("topk", "t", Along(2, {}));
   table.AddLocal({"_softmax_backward_data", "_log_softmax_backward_data"}, "tt", Along(2, {0}));
   table.AddLocal({"cumsum", "flip"}, "t", Along(1, {0}));
-  table.AddLocal("roll", "t", Along(2, {0}));
+  table.AddLocal("roll", "t", Roll);
   table.AddLocal({"tril", "triu"}, "t", Triangle);
   table.AddLocal("constant_pad_nd", "tl", Pad);
   table.AddLocal("native_layer_norm", "tl", LayerNorm);

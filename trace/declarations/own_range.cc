@@ -36,7 +36,7 @@ bool SameRange(const Value& a, const Value& b) {
 // Back through copies to what made the indices.
 IndexOrigin OriginOf(const Call& call, TensorRef ref) {
   const Geometry& geometry = call.traces().GeometryOf(ref);
-  IndexOrigin origin{.op = -1, .offset = geometry.offset, .count = Count(geometry)};
+  IndexOrigin origin{.op = -1, .order = OrderOf(geometry)};
   while (true) {
     origin.op = call.memory().Writer(ref);
     if (origin.op < 0) {
@@ -48,12 +48,25 @@ IndexOrigin OriginOf(const Call& call, TensorRef ref) {
                       made.args[0].kind == Argument::Kind::kTensor;
     if (!copy) return origin;
     ref = call.traces().Argument(origin.op, 0);
-    origin.offset = call.traces().GeometryOf(ref).offset;
+    origin.order = OrderOf(call.traces().GeometryOf(ref));
   }
 }
 
 bool WholeIndex(const Value& value) {
   return value.is(Layout::kEqual) && value.state.scale.IsOne();
+}
+
+// Whether a mask of `shape` lies over the looked-up entries of a tensor that has one for each index
+// in its first dimensions.
+bool LiesOver(const Extents& shape, const Extents& mask, const IndexOrigin& origin) {
+  if (mask.size() != shape.size()) return false;
+  size_t d = 0;
+  int64_t count = 1;
+  while (d < mask.size() && mask[d] == shape[d] && count < Count(origin.order)) count *= mask[d++];
+  for (; d < mask.size(); ++d) {
+    if (mask[d] != 1) return false;
+  }
+  return count == Count(origin.order);
 }
 
 std::optional<Value> Compare(const Call& call, std::string_view name) {
@@ -79,7 +92,7 @@ std::optional<Value> Outside(const Call& call) {
   if (below.kind != Kind::kBelow && above.kind != Kind::kNotBelow) return std::nullopt;
   const bool partition = below.kind == Kind::kBelow && below.bound == 0 &&
                          above.kind == Kind::kNotBelow && above.bound == 1 &&
-                         SameRange(below, above);
+                         SameRange(below, above) && call.shape(0) == call.shape(1);
   return partition ? OfChain(Kind::kOutside, below.block, below.origin)
                    : call.Lose("the ranks' ranges are no partition");
 }
@@ -91,6 +104,8 @@ std::optional<Value> Mask(const Call& call) {
   if (!number || number->value != 0)
     return call.Lose("a mask that fills with another number than 0");
   if (value.lost() || value.is_zero()) return value;
+  if (!LiesOver(call.shape(0), call.shape(1), mask.origin))
+    return call.Lose("a mask does not lie over what was looked up");
   if (value.kind == Kind::kRelative && SameRange(value, mask))
     return OfChain(Kind::kOwnIndex, mask.block, mask.origin);
   if (value.kind == Kind::kFound && SameRange(value, mask)) {
@@ -98,7 +113,7 @@ std::optional<Value> Mask(const Call& call) {
     terms[kAxis] = Partial(0);
     return StateValue(terms);
   }
-  if (value.is(Layout::kEqual))
+  if (value.is(Layout::kEqual) || value.kind == Kind::kUniform)
     return OfChain(Kind::kOwnOnly, mask.block, mask.origin, value.state.scale);
   return call.Lose(kOwnRangeAlone);
 }
@@ -107,8 +122,9 @@ std::optional<Value> Subtract(const Call& call) {
   const Value from = call.value(0);
   if (from.kind != Kind::kFound || !call.is_tensor(1)) return std::nullopt;
   const Value what = call.value(1);
-  if (what.kind != Kind::kInside || !SameRange(what, from) || !from.state.scale.IsOne())
-    return std::nullopt;
+  const bool own = what.kind == Kind::kInside && SameRange(what, from) &&
+                   call.shape(0) == call.shape(1) && from.state.scale.IsOne();
+  if (!own) return std::nullopt;
   Value value = from;
   value.kind = Kind::kFoundLessOwn;
   return value;
@@ -154,6 +170,16 @@ int OwnIndex(const std::vector<std::optional<Value>>& indices) {
   return -1;
 }
 
+// Where the other indices beside the own one come from.
+std::vector<IndexOrigin> Beside(const Call& call, const std::vector<TensorRef>& refs, int own) {
+  std::vector<IndexOrigin> beside;
+  for (size_t d = 0; d < refs.size(); ++d) {
+    const bool other = static_cast<int>(d) != own && refs[d].id >= 0;
+    beside.push_back(other ? OriginOf(call, refs[d]) : IndexOrigin());
+  }
+  return beside;
+}
+
 bool OthersWhole(const std::vector<std::optional<Value>>& indices, int own) {
   for (size_t d = 0; d < indices.size(); ++d) {
     if (static_cast<int>(d) != own && indices[d] && !WholeIndex(*indices[d])) return false;
@@ -175,7 +201,8 @@ Rule OrOwnRange(Rule otherwise) {
 }
 
 std::optional<Value> FindInOwnRows(const Call& call, const Value& table, int storage,
-                                   const std::vector<std::optional<Value>>& indices) {
+                                   const std::vector<std::optional<Value>>& indices,
+                                   const std::vector<TensorRef>& refs) {
   const int own = OwnIndex(indices);
   if (own < 0) return std::nullopt;
   const int64_t block = indices[own]->block;
@@ -186,12 +213,14 @@ std::optional<Value> FindInOwnRows(const Call& call, const Value& table, int sto
   Value found = OfChain(Kind::kFound, block, indices[own]->origin, table.state.scale);
   found.gather = storage;
   found.version = call.memory().Version(storage);
+  found.beside = Beside(call, refs, own);
   return found;
 }
 
 std::optional<Value> PutInOwnRows(const Call& call, const Value& into, const Extents& shape,
                                   int storage, const std::vector<std::optional<Value>>& indices,
-                                  const Value& values, bool accumulate) {
+                                  const std::vector<TensorRef>& refs, const Value& values,
+                                  bool accumulate) {
   const int own = OwnIndex(indices);
   if (own < 0) return std::nullopt;
   const int64_t block = indices[own]->block;
@@ -208,6 +237,7 @@ std::optional<Value> PutInOwnRows(const Call& call, const Value& into, const Ext
   const bool written_back = !accumulate && into.is(Layout::kShard) && into.cut == rows &&
                             into.state.scale.IsOne() && values.kind == Kind::kFoundLessOwn &&
                             SameRange(values, *indices[own]) && values.gather == storage &&
+                            values.beside == Beside(call, refs, own) &&
                             values.version == call.memory().Version(storage);
   if (written_back) return into;
   return call.Lose(kOwnRangeAlone);

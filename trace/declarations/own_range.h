@@ -12,11 +12,14 @@ namespace sumonce::trace {
 // `otherwise`.
 Rule OrOwnRange(Rule otherwise);
 
-// table[index] and its gradient with an own index; nothing if `index` is none.
+// table[index] and its gradient with an own index; nothing if `index` is none. `refs`: the indices'
+// tensors.
 std::optional<Value> FindInOwnRows(const Call& call, const Value& table, int storage,
-                                   const std::vector<std::optional<Value>>& indices);
+                                   const std::vector<std::optional<Value>>& indices,
+                                   const std::vector<TensorRef>& refs);
 std::optional<Value> PutInOwnRows(const Call& call, const Value& into, const Extents& shape,
                                   int storage, const std::vector<std::optional<Value>>& indices,
+                                  const std::vector<TensorRef>& refs,
                                   const Value& values, bool accumulate);
 
 }  // namespace sumonce::trace

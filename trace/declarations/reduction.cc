@@ -23,8 +23,15 @@ std::vector<LocalRule> Sum(const Call& call, bool mean) {
   LocalRule rule = Reduction(call, dims, call.flag(2, false));
   rule.linear = Linear(0);
   rule.sums = LabelsOf(dims);
-  // A rank divides by the extent that it holds, not by the whole one.
   const Value value = call.value(0);
+  // Into flags: whether any is set.
+  if (call.out_dtype() == "bool") {
+    rule.linear = 0;
+    std::swap(rule.sums, rule.mixes);
+  }
+  // The mean of a constant is the constant, over a part of a dimension as well.
+  if (mean && value.kind == Kind::kUniform) rule.sums = 0;
+  // A rank divides by the extent that it holds, not by the whole one.
   const bool over_cut = value.is(Layout::kShard) && Contains(rule.sums, DimAt(value.cut.dim));
   if (mean && over_cut) rule.factor = Scale::SizeOfAxis(kAxis);
   return {rule};

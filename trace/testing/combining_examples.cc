@@ -280,6 +280,30 @@ void AddMixing(Examples& examples) {
     std::sort(line.begin(), line.end());
     return line;
   });
+  // Without dimensions all entries move, from row to row.
+  examples["roll"].push_back(Fixed("aten.roll", {{12, 6}}, {T(0), L({1})},
+                                   [](const std::vector<Array>& in, const std::vector<Argument>&) {
+                                     Array out = in[0];
+                                     std::rotate(out.data.begin(), out.data.begin() + 1,
+                                                 out.data.end());
+                                     return std::vector<Array>{out};
+                                   }));
+  Example stable = Fixed("aten.sort.stable", {{12, 6}}, {T(0)},
+                         [](const std::vector<Array>& in, const std::vector<Argument>&) {
+                           Array out = in[0];
+                           const int64_t columns = out.shape[1];
+                           for (int64_t c = 0; c < columns; ++c) {
+                             std::vector<double> line;
+                             for (int64_t i = c; i < out.count(); i += columns)
+                               line.push_back(out.data[i]);
+                             std::sort(line.begin(), line.end());
+                             for (int64_t i = c; i < out.count(); i += columns)
+                               out.data[i] = line[i / columns];
+                           }
+                           return std::vector<Array>{out};
+                         });
+  stable.keywords = {{"dim", I(0)}};
+  examples["sort"].push_back(stable);
   AddAlong(examples, "topk", {T(0), I(12), I(1)}, [](Line line) {
     std::sort(line.begin(), line.end(), std::greater<>());
     return line;

@@ -154,6 +154,10 @@ void AddElementwiseExamples(Examples& examples) {
       ByLocalExtent("aten.mul.Scalar", [](double x, double number) { return x * number; }));
   examples["div"].push_back(
       ByLocalExtent("aten.div.Scalar", [](double x, double number) { return x / number; }));
+  Example rounded = Base("aten.div.Tensor_mode", {{12, 6}, {12, 6}},
+                         [](const Entries& x) { return std::floor(x[0] / (x[1] * x[1] + 1)); });
+  rounded.keywords = {{"rounding_mode", {.kind = Argument::Kind::kText, .text = "floor"}}};
+  examples["div"].push_back(rounded);
   AddBinary(examples, "maximum", [](const Entries& x) { return std::max(x[0], x[1]); });
   AddBinary(examples, "minimum", [](const Entries& x) { return std::min(x[0], x[1]); });
   Example where = Base("aten.where.self", {{12, 6}, {12, 6}, {12, 6}},

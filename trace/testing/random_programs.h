@@ -1,5 +1,5 @@
-// For tests: tests/data/traces/random_programs.jsonl.gz, programs whose gradients were computed,
-// too.
+// For tests: tests/data/traces/random_programs.jsonl.gz and hostile_programs.jsonl.gz, programs
+// whose gradients were computed, too.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,15 @@ namespace sumonce::trace::testing {
 struct Truth {
   bool right = false;
   bool zero = false;
-  bool right_in_sections = false;          // beside a reference whose rows are cut in two sections
-  std::optional<double> every_rank_times;  // each rank holds so many times its part
+  bool right_in_sections = false;  // beside a reference whose rows are cut in two sections
+  bool alike = false;  // the parts of a shard are equal: numbers do not tell a mixture of them
+  std::optional<double> every_rank_times;    // each rank holds so many times its part
   std::optional<double> sum_of_ranks_times;  // the ranks' arrays add up to so many times the whole
 };
 
 struct RandomProgram {
   int number = 0;
+  std::string name;                    // "program 3", or its own
   std::map<std::string, Truth> truth;  // by parameter
   TraceSet set;
 };

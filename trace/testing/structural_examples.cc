@@ -316,7 +316,9 @@ void AddCollectives(Examples& examples) {
             Seen(sum, Part(Contiguous(sum.shape), 0, static_cast<int64_t>(r) * own, own)));
       return out;
     };
-    scatter.compatible = [](const Shapes& shapes) { return shapes[1][0] == 12; };
+    scatter.compatible = [](const Shapes& shapes) {
+      return shapes[1][0] == 12 && shapes[1][1] == shapes[0][1];
+    };
     examples["_reduce_scatter_base"].push_back(scatter);
   }
 }

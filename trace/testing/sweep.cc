@@ -1,5 +1,6 @@
 #include "trace/testing/sweep.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -16,14 +17,16 @@ constexpr double kTolerance = 1e-9;
 // The state in which an operand is put.
 struct Choice {
   Layout layout = Layout::kEqual;
-  int dim = 0;          // of a shard
-  bool scaled = false;  // by n
-  bool uniform = false;
+  int dim = 0;           // of a shard
+  bool scaled = false;   // by n
+  bool uniform = false;  // of a shard: of its extents
   bool zero = false;
 };
 
 std::string Text(const Choice& choice) {
   if (choice.zero) return "0";
+  if (choice.uniform && choice.layout == Layout::kShard)
+    return absl::StrCat("constant along S(", choice.dim, ")");
   if (choice.uniform) return "constant";
   std::string text = choice.layout == Layout::kShard     ? absl::StrCat("S(", choice.dim, ")")
                      : choice.layout == Layout::kPartial ? "P"
@@ -39,6 +42,8 @@ class Run {
   SweepCounts All() {
     for (size_t i = 0; i < example_.operands.size(); ++i) whole_.push_back(Fill(i));
     choices_.resize(example_.operands.size());
+    Choose(0, false);
+    constants_ = true;
     Choose(0, false);
     return std::move(counts_);
   }
@@ -79,13 +84,22 @@ class Run {
       choices_[i] = choice;
       Choose(i + 1, special || is_special);
     };
+    const auto take_constants = [&](bool is_special) {
+      take({.uniform = true}, is_special);
+      for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
+        if (shape[d] % (2 * n_) == 0)
+          take({.layout = Layout::kShard, .dim = d, .uniform = true}, is_special);
+      }
+    };
+    const bool fixed = i < example_.fixed_equal.size() && example_.fixed_equal[i];
+    if (constants_ && !fixed && !(example_.fixed_shard && i == 0)) return take_constants(false);
     if (example_.fixed_shard && i == 0) return take({.layout = Layout::kShard}, false);
     take({}, false);
-    if (i < example_.fixed_equal.size() && example_.fixed_equal[i]) return;
+    if (fixed) return;
+    take_constants(true);
     if (Below(i) == 0) {
       take({.layout = Layout::kPartial}, false);
       take({.scaled = true}, true);
-      take({.uniform = true}, true);
       take({.uniform = true, .zero = true}, true);
     }
     for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
@@ -106,13 +120,18 @@ class Run {
     return shapes;
   }
 
+  double NumberOf(size_t i) const {
+    if (choices_[i].zero || Below(i) == 1) return 0;
+    return Below(i) > 0 ? 1 : 2;
+  }
+
   // The ranks' arrays of an operand in its state.
   std::vector<Array> Spread(size_t i) {
     const Choice& choice = choices_[i];
     const double factor = choice.scaled ? n_ : 1;
     std::vector<Array> ranks(n_, Array(LocalShape(i, n_)));
     Array& whole = wholes_[i];
-    if (choice.uniform) whole = Array(whole.shape, choice.zero ? 0 : 2);
+    if (choice.uniform) whole = Array(whole.shape, NumberOf(i));
     Array rest = whole;
     for (int r = 0; r < n_; ++r) {
       ForEachIndex(ranks[r].shape, [&](Index index) {
@@ -199,7 +218,7 @@ class Run {
     const Choice& choice = choices_[i];
     const Scale scale = choice.scaled ? Scale::SizeOfAxis(kAxis) : Scale();
     if (example_.uninitialised && i == 0) return UninitialisedValue();
-    if (choice.uniform) return UniformValue(choice.zero ? 0.0 : 2.0);
+    if (choice.uniform) return UniformValue(NumberOf(i));
     if (choice.layout == Layout::kShard) {
       const Extents shape = LocalShape(i, n_);
       return ShardValue({.dim = choice.dim, .outer = 1, .block = shape[choice.dim]},
@@ -226,6 +245,7 @@ class Run {
   std::vector<Choice> choices_;
   const SweepOptions options_;
   int64_t combinations_ = 0;
+  bool constants_ = false;  // all operands are
   SweepCounts counts_;
 };
 
@@ -275,13 +295,14 @@ Program Run::Traced(int size, int rank) const {
 
 bool Run::Holds(const Value& value, const Array& whole, const std::vector<Array>& ranks) const {
   if (value.kind == Kind::kUniform) {
-    const double number = value.number.value_or(ranks[0].data.empty() ? 0 : ranks[0].data[0]);
-    for (const Array& rank : ranks) {
-      for (const double entry : rank.data) {
-        if (!Near(entry, number)) return false;
-      }
-    }
-    return whole.data.empty() || Near(whole.data[0], number);
+    const double number = value.number.value_or(whole.data.empty() ? 0 : whole.data[0]);
+    const double scaled = number * std::pow(n_, value.state.scale.exponent(kAxis));
+    const auto all = [](const Array& array, double expected) {
+      return std::all_of(array.data.begin(), array.data.end(),
+                         [&](double entry) { return Near(entry, expected); });
+    };
+    return all(whole, number) && std::all_of(ranks.begin(), ranks.end(),
+                                             [&](const Array& rank) { return all(rank, scaled); });
   }
   const double factor = std::pow(n_, value.state.scale.exponent(kAxis));
   bool holds = true;

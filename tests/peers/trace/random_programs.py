@@ -12,7 +12,8 @@ Out, as tests/data/traces/random_programs.jsonl.gz: {"program", "truth"}, then e
 "rank"}. Truth of a parameter, to a relative 1e-8: `right`; `every_rank_times` a: each rank has a times its part of the
 reference; `sum_of_ranks_times`: the ranks' sum is a times the reference, of replicated parameters; `zero`: the
 reference is zero, so numbers say nothing; `right_in_sections`: it is right beside a reference each of whose shards is cut in
-two sections, as of a program that cuts its block apart. The same seed gives the same bytes."""
+two sections, as of a program that cuts its block apart; `alike`: all ranks' parts of it are equal, so that a mixture of them
+is as well. The same seed gives the same bytes."""
 import argparse
 import collections
 import contextlib
@@ -119,6 +120,8 @@ def truth_of(whole, ranks, sections=1):
         truth[name] = {"right": every is not None and abs(every - 1) <= TOLERANCE}
         truth[name] |= {k: v for k, v in (("every_rank_times", every), ("sum_of_ranks_times", total)) if v is not None}
         truth[name]["zero"] = not bool(reference.abs().max() > 1e-12)
+        if cut[0] is not None and factor(parts[0], parts[1]) == 1:
+            truth[name]["alike"] = True
     return truth
 
 

@@ -7,16 +7,12 @@ How a matrix [rows, columns], of extents 8 and 16, is held:
     alike  the same everywhere, its gradient too
     terms  the same everywhere; each rank's gradient is a term of the sum
     parts  each rank's value is a term of the sum; the gradient is the same everywhere"""
-from collections import namedtuple
-
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from random_constants import EXTENTS, Constants, Held
 from random_worlds import SAME, TO_PART, TO_WHOLE, Finalizer
-
-EXTENTS = (8, 16)
-Held = namedtuple("Held", "rows columns use cut")
 
 # (from, to) -> the pair of collectives, forward and backward.
 RIGHT_MOVES = {
@@ -33,7 +29,7 @@ UNARY = [F.gelu, F.silu, torch.tanh, torch.sigmoid, F.relu, torch.sin, torch.cos
 LINEAR = [lambda x: -x, lambda x: x * 0.5, lambda x: x / 4, lambda x: x.clone(), lambda x: x + x, lambda x: x - 0.25 * x]
 
 
-class Soup(nn.Module):
+class Soup(Constants, nn.Module):
     """x [8, 8] and more, the same on every rank -> the loss, or this rank's term of it. `make`: the program's parameters."""
 
     def __init__(self, choice, world, make):
@@ -45,12 +41,15 @@ class Soup(nn.Module):
         makers = [self.unary] * 3 + [self.linear] * 4 + [self.move] * 6 + [
             self.binary, self.binary, self.bias, self.gain, self.layer_norm, self.softmax, self.parallel_softmax, self.scan,
             self.reduction, self.joined, self.stacked, self.padded, self.shifted, self.halves, self.viewed, self.looked_up,
-            self.embedding, self.vocabulary, self.in_place, self.buffer, self.product, self.scaled]
+            self.embedding, self.vocabulary, self.in_place, self.buffer, self.product, self.scaled,
+            self.constant_factor, self.counted, self.own_mean, self.masked, self.linear_of_ones, self.looked_up_by_constant,
+            self.flagged, self.ordered]
         self.linear()
         for _ in range(choice.randint(3, 11)):
             self.step(makers)
         for i in list(self.unused):
             self.close(i)
+        self.losses = [(i, self.loss_of(self.held[i])) for i in self.unused]
 
     def inputs(self, random):
         return {"x": torch.randn(8, 8, generator=random), "tokens": torch.randint(0, 16, (8,), generator=random)}
@@ -60,7 +59,7 @@ class Soup(nn.Module):
         values = [x]
         for step in self.plan:
             values.append(step(values))
-        return sum(torch.tanh(values[i]).sum() + values[i].pow(2).sum() / 16 for i in self.unused)
+        return sum(loss(values[i]) for i, loss in self.losses)
 
     # ---- making a plan
 
