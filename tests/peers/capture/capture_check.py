@@ -28,6 +28,8 @@ def compare(ours, theirs):
     paths = sorted(p.relative_to(theirs) for p in theirs.glob("step-*/rank-*.safetensors"))
     mine = sorted(p.relative_to(ours) for p in ours.glob("step-*/rank-*.safetensors"))
     found, count, worst = ([] if mine == paths else [f"files {list(map(str, mine))}, not {list(map(str, paths))}"]), 0, 0.0
+    runs = {run_of(ours / path) for path in mine}
+    found += [] if len(runs) == 1 and all(runs) else [f"run: {runs}, expected one name for all ranks and steps"]
     for path in paths if mine == paths else ():
         with safe_open(ours / path, "pt") as one, safe_open(theirs / path, "pt") as other:
             found += [f"{path}: {f}" for f in about(meta(one), meta(other))]
@@ -50,6 +52,11 @@ def owned(metadata, name, size):
     """Elements that the distributed optimizer leaves unreduced are nobody's, and differ by chance of memory."""
     ranges, (kind, _, parameter) = metadata.get("owned"), name.partition("/")
     return (0, size) if ranges is None or kind != "finalized" else ranges.get(parameter, (0, 0))
+
+
+def run_of(path):
+    with safe_open(path, "pt") as file:
+        return file.metadata().get("run")
 
 
 def meta(file):
