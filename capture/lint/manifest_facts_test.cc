@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "capture/lint/lint.h"
+#include "capture/lint/scenario_text.h"
 
 namespace sumonce::lint {
 namespace {
@@ -75,6 +76,30 @@ TEST(ExpertGroups, DenseGradientsOverThem) {
     EXPECT_THAT((std::vector<std::string>{outcome, mechanism}), ::testing::Contains(one.verdict))
         << one.param << " ep " << one.ep << " flag " << one.flag << ": " << mechanism << ' '
         << proof.reason;
+  }
+}
+
+// What shows in a scenario has its groups; a scenario has no ep.
+TEST(ExpertGroups, InAScenario) {
+  std::vector<Manifest> manifests = ManifestsOf("plain-dp2-tp2");
+  Mark(manifests, kShard, "allreduce", false);
+  for (const int ep : {1, 4}) {
+    for (Manifest& manifest : manifests) {
+      manifest.mesh["ep"].size = ep;
+      manifest.mesh["etp"].size = 1;
+      manifest.groups["edp"] = {{0, 1, 2, 3}};
+      if (ep == 4) manifest.groups["edp"] = {{0}, {1}, {2}, {3}};
+    }
+    const Statements statements = State(manifests);
+    const absl::StatusOr<std::string> text =
+        ScenarioText(statements, FaultsOf(statements), "a manifest");
+    EXPECT_EQ(text.ok(), ep == 1) << text.status();
+    if (text.ok()) {
+      EXPECT_THAT(*text, HasSubstr("mesh { tp: 2 dp: 2 etp: 1 }"));
+      EXPECT_THAT(*text, HasSubstr("mark: ALLREDUCE"));
+    } else {
+      EXPECT_THAT(std::string(text.status().message()), HasSubstr("ep 4"));
+    }
   }
 }
 

@@ -171,8 +171,7 @@ void WriteLora(const LoraConfig& lora, bool train_base, std::string& out) {
 
 // Where dense parameters are reduced over the experts' groups.
 std::string ExpertSizes(const MeshSizes& mesh) {
-  return absl::StrCat(mesh.ep > 1 ? absl::StrCat(" ep: ", mesh.ep) : "",
-                      mesh.etp > 0 ? absl::StrCat(" etp: ", mesh.etp) : "");
+  return mesh.etp > 0 ? absl::StrCat(" etp: ", mesh.etp) : "";
 }
 
 std::string Upper(std::string_view name) { return absl::AsciiStrToUpper(ToAbsl(name)); }
@@ -316,6 +315,11 @@ absl::StatusOr<std::string> ScenarioText(const Statements& statements, const Fau
   });
   const Excerpt excerpt(statements, faults);
   const Scenario& scenario = excerpt.scenario();
+  if (scenario.mesh.ep > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "dense gradients are reduced over the experts' groups (allreduce=False) with ep ",
+        scenario.mesh.ep, ": a scenario simulates ep 1 only"));
+  }
   std::string out = absl::StrCat(
       "# proto-file: proto/scenario.proto\n# proto-message: sumonce.proto.Scenario\n",
       "# The layers, marks and mesh of ", absl::Utf8SafeCEscape(origin), " that show the fault.\n",
