@@ -163,6 +163,20 @@ TEST(AuditAgainst, NeedsNoContributions) {
   EXPECT_THAT(doubled.possible, ElementsAre("DOUBLE_SUM", "WRONG_SCALE"));
 }
 
+// What the ranks' files show by themselves a reference does not hide: a norm sees neither a small
+// factor nor one element.
+TEST(AuditAgainst, HidesNothing) {
+  const AuditOptions against{.against =
+                                 SUMONCE_TEST_DATA "/captures/plain-dp2-tp2-per-token/reference"};
+  ChangedCapture scaled("plain-dp2-tp2-per-token"), bent("plain-dp2-tp2-per-token");
+  for (size_t rank = 0; rank < scaled.ranks.size(); ++rank) {
+    scaled.Scale(rank, kLastNorm, 1.00005);
+    bent.Values(rank, std::string("finalized/") + kLastNorm)[5] += 1e-4;
+  }
+  EXPECT_EQ(scaled.VerdictOf(kLastNorm, against).mechanism, Mechanism::kWrongScale);
+  EXPECT_EQ(bent.VerdictOf(kLastNorm, against).outcome, Outcome::kWrong);
+}
+
 // A reference that is no number is none.
 TEST(AuditAgainst, AReferenceThatIsNotFiniteIsNamed) {
   const ChangedCapture capture("plain-dp2-tp2");

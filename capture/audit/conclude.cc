@@ -209,4 +209,19 @@ NamedFactor NameFactor(double factor, const std::vector<Axis>& axes,
   return {std::nullopt, 0, FactorText(factor)};
 }
 
+void NameScale(double factor, const ParamGeometry& geometry, Conclusion& conclusion) {
+  std::vector<Axis> axes = {geometry.tensor_axis()};
+  std::vector<int> sizes = {geometry.tensor};
+  axes.insert(axes.end(), geometry.data_axis_names.begin(), geometry.data_axis_names.end());
+  sizes.insert(sizes.end(), geometry.data_axes.begin(), geometry.data_axes.end());
+  const NamedFactor named = NameFactor(factor, axes, sizes);
+  conclusion.mechanism = !named.axis          ? Mechanism::kWrongScale
+                         : named.exponent > 0 ? Mechanism::kDoubleSum
+                                              : Mechanism::kAveraged;
+  conclusion.axis = named.axis;
+  conclusion.coefficient = named.text;
+  conclusion.factor = factor;
+  conclusion.also = {Mechanism::kWrongScale};
+}
+
 }  // namespace sumonce::capture

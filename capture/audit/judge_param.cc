@@ -137,7 +137,7 @@ class ParamJudge {
       judgement_.no_evidence = true;
       return std::move(judgement_);
     }
-    if (found.right) return AsTheReference(found);
+    if (found.right) return AlikeInTheNorm(found);
     SUMONCE_RETURN_IF_ERROR(FindWhatWasDone());
     if (!found.relation.empty()) evidence_.push_back(found.relation);
     if (measure_.contributions_zero || !figures.contributions || actions_.empty())
@@ -184,7 +184,7 @@ class ParamJudge {
       conclusion.coefficient = "none: per rank";
       conclusion.also = {Mechanism::kMissingSum, Mechanism::kLostContribution,
                          Mechanism::kWrongShard};
-      if (found.factor != 0) NameScale(found.factor, conclusion);
+      if (found.factor != 0) NameScale(found.factor, geometry_, conclusion);
       if (measure_.finalized_zero) {
         conclusion.mechanism = Mechanism::kLostContribution;
         conclusion.also.clear();
@@ -193,22 +193,6 @@ class ParamJudge {
     }
     judgement_.conclusions.push_back(std::move(conclusion));
     return std::move(judgement_);
-  }
-
-  // A factor on all ranks, by the size of a group if it is one.
-  void NameScale(double factor, Conclusion& conclusion) const {
-    std::vector<Axis> axes = {geometry_.tensor_axis()};
-    std::vector<int> sizes = {geometry_.tensor};
-    axes.insert(axes.end(), geometry_.data_axis_names.begin(), geometry_.data_axis_names.end());
-    sizes.insert(sizes.end(), geometry_.data_axes.begin(), geometry_.data_axes.end());
-    const NamedFactor named = NameFactor(factor, axes, sizes);
-    conclusion.mechanism = !named.axis          ? Mechanism::kWrongScale
-                           : named.exponent > 0 ? Mechanism::kDoubleSum
-                                                : Mechanism::kAveraged;
-    conclusion.axis = named.axis;
-    conclusion.coefficient = named.text;
-    conclusion.factor = factor;
-    conclusion.also = {Mechanism::kWrongScale};
   }
 
   ParamJudgement WithEvidence(const Interpretation& found) {
@@ -226,12 +210,27 @@ class ParamJudge {
     return std::move(judgement_);
   }
 
+  // The norm does not see single elements and small factors: what was done is looked at, too.
+  absl::StatusOr<ParamJudgement> AlikeInTheNorm(const Interpretation& found) {
+    if (found.grad_class == GradClass::kUnknown || found.nearest || found.lambda != 1)
+      return AsTheReference(found);
+    SUMONCE_RETURN_IF_ERROR(FindWhatWasDone());
+    classes_ = {found.grad_class};
+    Conclude();
+    if (judgement_.conclusions.front().outcome == Outcome::kWrong) {
+      evidence_.push_back("in the norm it is the reference's, within the tolerance");
+      return WithEvidence(found);
+    }
+    judgement_.conclusions.clear();
+    return AsTheReference(found);
+  }
+
   // The finalizer did what the class needs; the factor was there before.
   ParamJudgement Scaled(const Interpretation& found) {
     Conclusion& conclusion = judgement_.conclusions.front();
     judgement_.conclusions.resize(1);
     conclusion.outcome = Outcome::kWrong;
-    NameScale(found.lambda, conclusion);
+    NameScale(found.lambda, geometry_, conclusion);
     conclusion.mechanism = Mechanism::kWrongScale;
     conclusion.also.clear();
     evidence_.push_back("the contributions carry that factor already");
