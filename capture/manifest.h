@@ -53,6 +53,7 @@ struct ParamLayout {
   bool known = true;              // false: the file has null there, its writer did not know
   int dim = 0;                    // cut along this dimension over tp (experts: etp)
   std::vector<int64_t> sections;  // full extents along dim, each cut apart; empty: one section
+  bool operator==(const ParamLayout&) const = default;
 };
 
 // A DTensor placement along one mesh dimension.

@@ -20,10 +20,24 @@ using Kind = Action::Kind;
 using Columns = std::vector<std::vector<double>>;
 using Span = std::span<const double>;
 
+// Compensated (Neumaier): a plain sum over a million terms would be off by more than the elements
+// of a float64 gradient are.
 double Dot(Span x, Span y) {
+  double sum = 0, rest = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double term = x[i] * y[i], next = sum + term;
+    rest += std::fabs(sum) >= std::fabs(term) ? (sum - next) + term : (term - next) + sum;
+    sum = next;
+  }
+  return sum + rest;
+}
+
+// f = y + e with |e| <= relative * magnitude moves the best
+// multiple of y by no more than this.
+double RoundingOf(Span y, Span magnitude, double relative, double square) {
   double sum = 0;
-  for (size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
-  return sum;
+  for (size_t i = 0; i < y.size(); ++i) sum += std::fabs(y[i]) * magnitude[i];
+  return relative * sum / square;
 }
 
 bool IsMultiple(Span x, Span y, Span magnitude, double lambda, double relative) {
@@ -74,7 +88,7 @@ class ActionFinder {
 
   // f = lambda * own or sum, with one lambda for all.
   void UniformMultiple(bool of_sum) {
-    double product = 0, square = 0;
+    double product = 0, square = 0, rounding = 0;
     for (int h = 0; h < holders(); ++h) {
       product += Dot(sample_.finalized[h], Needed(h, of_sum));
       square += Dot(Needed(h, of_sum), Needed(h, of_sum));
@@ -82,6 +96,8 @@ class ActionFinder {
     if (square == 0) return;
     const double lambda = product / square;
     for (int h = 0; h < holders(); ++h) {
+      rounding +=
+          RoundingOf(Needed(h, of_sum), MagnitudeOf(h, of_sum), 2 * sample_.relative, square);
       if (!IsMultiple(sample_.finalized[h], Needed(h, of_sum), MagnitudeOf(h, of_sum), lambda,
                       2 * sample_.relative))
         return;
@@ -95,8 +111,11 @@ class ActionFinder {
                                        "is not"}});
       return;
     }
-    actions_.push_back(
-        {.kind = of_sum ? Kind::kSum : Kind::kOwn, .lambda = lambda, .of_sum = of_sum});
+    actions_.push_back({.kind = of_sum ? Kind::kSum : Kind::kOwn,
+                        .lambda = lambda,
+                        .rounding = rounding,
+                        .bound = 2 * sample_.relative,
+                        .of_sum = of_sum});
   }
 
   // Contributions of the holders `of`, summed over the places that are not theirs to tell apart.

@@ -28,6 +28,8 @@ struct Action {
   };
   Kind kind = Kind::kUnexplained;
   double lambda = 1;            // kOwn, kSum: relative to kappa
+  double rounding = 0;          // kOwn, kSum: what roundings alone can move lambda by
+  double bound = 0;             // and what an element may be off, relative to its terms' magnitudes
   bool of_sum = false;          // kPerRank, kPermuted: of the sum, else of own
   bool zero_somewhere = false;  // kPerRank: some rank holds exactly zero
   bool crosses_tensor = false;  // kMixture, kLost: other places of the tensor axis took part
@@ -44,6 +46,7 @@ struct ActionInputs {
 };
 
 // All names that fit, the likeliest first; at least one. Numbers are finite, contributions known.
+// They are of the sample: a kOwn or kSum holds of all elements only once that was looked at.
 absl::StatusOr<std::vector<Action>> FindActions(const ActionInputs& inputs);
 
 // The axis by whose groups these ranks are one: "edp" where they are a list of that group; nothing

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "capture/audit/agreement.h"
 #include "capture/audit/combine.h"
 #include "capture/audit/kappa.h"
 #include "capture/audit/reference.h"
@@ -36,12 +37,19 @@ class Auditor {
   absl::StatusOr<Audit> Run() {
     SUMONCE_ASSIGN_OR_RETURN(const std::vector<StepFolder> folders, ListCapture(audit_.path));
     std::optional<Step> previous;
+    absl::Status unusable;  // of the first step that is
     for (const StepFolder& folder : folders) {
-      SUMONCE_ASSIGN_OR_RETURN(Step step, Step::Open(folder));
-      if (IsForeign(step)) continue;
-      SUMONCE_RETURN_IF_ERROR(AddStep(step, previous ? &*previous : nullptr));
-      previous = std::move(step);
+      absl::StatusOr<Step> step = Step::Open(folder);
+      if (!step.ok()) {
+        audit_.faults.emplace_back(step.status().message());
+        unusable.Update(step.status());
+        continue;
+      }
+      if (IsForeign(*step)) continue;
+      SUMONCE_RETURN_IF_ERROR(AddStep(*step, previous ? &*previous : nullptr));
+      previous = *std::move(step);
     }
+    if (audit_.steps.empty()) return unusable;
     for (auto& [name, course] : courses_) {
       AuditedParam param =
           Combine(course.geometry, course.judgements, Find(options_.unused_hints, name));
@@ -95,6 +103,9 @@ class Auditor {
     if (audit_.steps.size() == 1) Describe(step);
     AddFaults(step);
     std::vector<ParamGeometry> geometries = GeometriesOf(step);
+    for (std::string& text : DisagreementsOf(step, geometries))
+      audit_.faults.push_back(std::move(text));
+    CompareNames(step, geometries);
     SUMONCE_ASSIGN_OR_RETURN(const Kappa kappa, FindKappa(step, geometries));
     if (!kappa.condition.empty()) AddOnce(kappa.condition, audit_.conditions);
     const MeasureOptions measure{.kappa = kappa.value, .rtol = options_.rtol};
@@ -118,6 +129,29 @@ class Auditor {
     audit_.norms.push_back(NormsOf(step, geometries, figures));
     if (reference) audit_.norms.back().reference = reference->grad_norm();
     return absl::OkStatus();
+  }
+
+  // Every step holds the same parameters.
+  void CompareNames(const Step& step, const std::vector<ParamGeometry>& geometries) {
+    if (audit_.steps.size() == 1) return;
+    std::set<std::string> here;
+    for (const ParamGeometry& geometry : geometries) here.insert(geometry.name());
+    std::vector<std::string> gone, added;
+    for (const auto& [name, course] : courses_) {
+      if (!here.contains(name)) gone.push_back(name);
+    }
+    for (const std::string& name : here) {
+      if (!courses_.contains(name)) added.push_back(name);
+    }
+    const auto tell = [&](const std::vector<std::string>& names, const std::string& what) {
+      if (names.empty()) return;
+      audit_.faults.push_back(absl::StrCat(
+          step.path(), what, names.front(),
+          names.size() > 1 ? absl::StrCat(" and ", names.size() - 1, " more parameters") : "",
+          "; a capture holds the same parameters in every step"));
+    };
+    tell(gone, ": lacks what an earlier step holds, the gradient of ");
+    tell(added, ": holds what no earlier step does, the gradient of ");
   }
 
   // A later step of a wrong run starts from other weights than the reference's: it is compared only

@@ -11,79 +11,17 @@
 #include "base/random.h"
 #include "base/safetensors.h"
 #include "capture/manifest.h"
+#include "capture/testing/changed_capture.h"
 #include "nlohmann/json.hpp"
 
 namespace sumonce::capture {
 namespace {
 
 namespace fs = std::filesystem;
+using Capture = ChangedCapture;
 using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-using Tensors = std::map<std::string, TensorToWrite>;
-using Metadata = std::map<std::string, std::string>;
-
-// One rank's file, in memory.
-struct RankFileText {
-  Tensors tensors;
-  Metadata metadata;
-};
-
-// A capture that is written anew after a change.
-class Capture {
- public:
-  explicit Capture(const std::string& name) {
-    std::string pattern = testing::TempDir() + "/audit_XXXXXX";
-    folder_ = mkdtemp(pattern.data());
-    const fs::path source = fs::path(SUMONCE_TEST_DATA "/captures") / name / "step-0001";
-    for (size_t rank = 0;; ++rank) {
-      const fs::path path = source / ("rank-0000" + std::to_string(rank) + ".safetensors");
-      if (!fs::exists(path)) break;
-      const SafetensorsReader reader = SafetensorsReader::Open(path).value();
-      RankFileText file{.metadata = reader.metadata()};
-      for (const auto& [tensor, info] : reader.tensors()) {
-        file.tensors[tensor] = {
-            .dtype = info.dtype, .shape = info.shape, .values = reader.Read(tensor).value()};
-      }
-      ranks.push_back(std::move(file));
-    }
-  }
-  ~Capture() { fs::remove_all(folder_); }
-
-  absl::StatusOr<Audit> TryAudit(const AuditOptions& options = {}) const {
-    fs::create_directories(folder_ + "/step-0001");
-    for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      const absl::Status status =
-          WriteSafetensors(folder_ + "/step-0001/rank-" + std::to_string(rank) + ".safetensors",
-                           ranks[rank].tensors, ranks[rank].metadata, true);
-      EXPECT_TRUE(status.ok()) << status;
-    }
-    return AuditCapture(folder_, options);
-  }
-
-  Verdict VerdictOf(const std::string& param, const AuditOptions& options = {}) const {
-    const absl::StatusOr<Audit> audit = TryAudit(options);
-    EXPECT_TRUE(audit.ok()) << audit.status();
-    for (const AuditedParam& audited : audit->params) {
-      if (audited.name == param) return audited.verdict;
-    }
-    ADD_FAILURE() << "no " << param;
-    return Verdict();
-  }
-
-  void Erase(const std::string& key) {
-    for (RankFileText& rank : ranks) rank.metadata.erase(key);
-  }
-  std::vector<double>& Values(int rank, const std::string& tensor) {
-    return ranks[rank].tensors.at(tensor).values;
-  }
-
-  std::vector<RankFileText> ranks;
-
- private:
-  std::string folder_;
-};
 
 constexpr char kGamma[] = "decoder.layers.0.self_attention.in_proj.layer_norm_weight";
 constexpr char kReplica[] = "decoder.layers.1.self_attention.linear_proj.lora_B.default.weight";

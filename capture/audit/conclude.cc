@@ -1,5 +1,6 @@
 #include "capture/audit/conclude.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -9,10 +10,24 @@
 namespace sumonce::capture {
 namespace {
 
-constexpr double kOneTolerance = 1e-3;  // of a factor that is meant to be one
+constexpr double kNameTolerance = 1e-3;     // of a factor that is called by a group's size
+constexpr double kFormedInFloat = 0x1p-22;  // factors as 1/tokens are formed in float32
 using Kind = Action::Kind;
 
-bool IsOne(double factor) { return std::fabs(factor - 1) <= kOneTolerance; }
+bool IsOne(double factor) { return std::fabs(factor - 1) <= kNameTolerance; }
+
+// Right is what roundings explain, and no more: a divisor that is off by one token in thousands is
+// a wrong scale. The roundings of very narrow types would explain anything; but they cancel out.
+bool IsRight(double factor, double rounding) {
+  return std::fabs(factor - 1) <= std::clamp(rounding, kFormedInFloat, kNameTolerance);
+}
+
+// Four digits of the factor, or of what it is off by.
+std::string FactorText(double factor) {
+  const double off = std::fabs(factor - 1);
+  const int zeros = off > 0 && off < 0.01 ? static_cast<int>(std::ceil(-std::log10(off))) : 1;
+  return absl::StrFormat("%.*g", std::min(3 + zeros, 12), factor);
+}
 
 class Table {
  public:
@@ -105,7 +120,7 @@ class Table {
       default:
         if (sum) factor *= n;
     }
-    if (IsOne(factor)) return conclusion;
+    if (IsRight(factor, action.rounding * std::fabs(factor / action.lambda))) return conclusion;
     conclusion.outcome = Outcome::kWrong;
     conclusion.factor = factor;
     std::vector<Axis> axes;
@@ -157,12 +172,14 @@ Conclusion ConcludeOf(GradClass grad_class, const Action& action, const ParamGeo
 std::string ActionName(const Action& action, const ParamGeometry& geometry) {
   switch (action.kind) {
     case Kind::kOwn:
-      return IsOne(action.lambda) ? "none" : absl::StrFormat("times %.4g", action.lambda);
+      return IsRight(action.lambda, action.rounding)
+                 ? "none"
+                 : absl::StrCat("times ", FactorText(action.lambda));
     case Kind::kSum:
-      if (IsOne(action.lambda)) return "SUM";
+      if (IsRight(action.lambda, action.rounding)) return "SUM";
       if (IsOne(action.lambda * geometry.tensor)) return "AVG";
       if (IsOne(action.lambda / geometry.tensor)) return "SUM twice";
-      return absl::StrFormat("SUM times %.4g", action.lambda);
+      return absl::StrCat("SUM times ", FactorText(action.lambda));
     case Kind::kNotReduced:
       return "none";
     case Kind::kWrongGroup:
@@ -189,7 +206,22 @@ NamedFactor NameFactor(double factor, const std::vector<Axis>& axes,
       return {axes[i], exponent, exponent > 0 ? power : "1/" + power};
     }
   }
-  return {std::nullopt, 0, absl::StrFormat("%.4g", factor)};
+  return {std::nullopt, 0, FactorText(factor)};
+}
+
+void NameScale(double factor, const ParamGeometry& geometry, Conclusion& conclusion) {
+  std::vector<Axis> axes = {geometry.tensor_axis()};
+  std::vector<int> sizes = {geometry.tensor};
+  axes.insert(axes.end(), geometry.data_axis_names.begin(), geometry.data_axis_names.end());
+  sizes.insert(sizes.end(), geometry.data_axes.begin(), geometry.data_axes.end());
+  const NamedFactor named = NameFactor(factor, axes, sizes);
+  conclusion.mechanism = !named.axis          ? Mechanism::kWrongScale
+                         : named.exponent > 0 ? Mechanism::kDoubleSum
+                                              : Mechanism::kAveraged;
+  conclusion.axis = named.axis;
+  conclusion.coefficient = named.text;
+  conclusion.factor = factor;
+  conclusion.also = {Mechanism::kWrongScale};
 }
 
 }  // namespace sumonce::capture

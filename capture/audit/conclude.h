@@ -55,4 +55,8 @@ struct NamedFactor {
 };
 NamedFactor NameFactor(double factor, const std::vector<Axis>& axes, const std::vector<int>& sizes);
 
+// Fills in what a factor on all ranks is called, by the size of a group if it is one: axis,
+// coefficient, mechanism, and what fits as well.
+void NameScale(double factor, const ParamGeometry& geometry, Conclusion& conclusion);
+
 }  // namespace sumonce::capture

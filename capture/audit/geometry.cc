@@ -107,6 +107,23 @@ void FindCut(const Manifest& manifest, const std::string& name, ParamGeometry& g
   geometry.cut = ByPlacements(manifest, name, geometry.layout).value_or(CutKnown::kUnknown);
 }
 
+// All holders must be cut alike.
+void CompareCuts(const Step& step, ParamGeometry& geometry) {
+  const Holder& first = geometry.first();
+  const Manifest* compared = &step.Common(first.rank);
+  for (const Holder& holder : geometry.holders) {
+    if (!holder.present() || &step.Common(holder.rank) == compared) continue;
+    compared = &step.Common(holder.rank);
+    ParamGeometry other;
+    FindCut(*compared, step.params()[holder.param], other);
+    if (other.cut == geometry.cut && other.layout == geometry.layout) continue;
+    geometry.conflict =
+        absl::StrCat("rank ", holder.rank, "'s file says another cut of it than rank ", first.rank,
+                     "'s (`layout` or `placements`)");
+    return;
+  }
+}
+
 Axis NameDataAxis(const Step& step, const ParamGeometry& geometry) {
   if (!geometry.expert) {
     for (size_t i = geometry.data_axes.size(); i-- > 0;) {
@@ -229,6 +246,7 @@ std::vector<ParamGeometry> GeometriesOf(const Step& step) {
     geometry.data_axis = NameDataAxis(step, geometry);
     const Holder& first = geometry.first();
     FindCut(step.Common(first.rank), step.params()[first.param], geometry);
+    if (geometry.conflict.empty()) CompareCuts(step, geometry);
     geometries.push_back(std::move(geometry));
   }
   return geometries;

@@ -123,6 +123,7 @@ class Interpreter {
     if (measure_.finalized_zero) {
       result_.relation = "exactly zero on every rank";
     } else if (factor != 0) {
+      result_.factor = factor;
       result_.relation = absl::StrFormat("%.5g times the reference on every rank", factor);
     }
   }

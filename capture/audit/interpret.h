@@ -22,7 +22,8 @@ struct Interpretation {
   bool nearest = false;  // they are not of that class either, only nearest to it
   double worst_error = 0;
   std::vector<std::string> per_rank;  // "rank 0: 2 of the reference's norm, misfit 1e-07"
-  std::string relation;               // "2 times the reference on every rank", "" if there is none
+  double factor = 0;     // of the finalized gradients, on every rank; 0: none is common to all
+  std::string relation;  // "2 times the reference on every rank", "" if there is none
 };
 
 Interpretation Interpret(const ReferenceFigures& figures, const ParamGeometry& geometry,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "capture/audit/agreement.h"
 #include "capture/audit/buffers.h"
 #include "capture/audit/classes.h"
 #include "capture/audit/interpret.h"
@@ -15,6 +16,8 @@ namespace sumonce::capture {
 namespace {
 
 using Kind = Action::Kind;
+
+constexpr double kWiden = 1.5;  // a bound that is asked for in another order of operations
 
 // "rank 2: ..." before "rank 10: ...": the grid's order is another than that of ranks.
 bool ByRank(const std::string& a, const std::string& b) {
@@ -35,14 +38,17 @@ class ParamJudge {
     SUMONCE_ASSIGN_OR_RETURN(measure_, MeasureParam(*inputs_.step, geometry_, options_));
     judgement_.shape =
         absl::StrCat("[", absl::StrJoin(measure_.shape, ", "), "] ", ToAbsl(Name(measure_.dtype)));
-    judgement_.figures = measure_.holders;
     if (measure_.shapes_differ)
       return NoStatement(absl::StrCat("its shape is not the same: ", measure_.shapes_text));
+    judgement_.figures = measure_.holders;
     if (probed_) ForgetClasses();
     PerRank();
     std::sort(judgement_.per_rank.begin(), judgement_.per_rank.end(), ByRank);
     if (!measure_.not_finite.empty()) return NotFinite();
-    if (measure_.contributions_missing) return WithoutContributions();
+    if (std::string gap = UnownedText(*inputs_.step, geometry_, measure_.elements); !gap.empty())
+      return Unowned(std::move(gap));
+    if (measure_.contributions_missing && (inputs_.reference == nullptr || probed_))
+      return WithoutContributions();
     judgement_.over_tensor = measure_.over_tensor;
     judgement_.replicas_part = measure_.finalized_copies == Likeness::kUnequal;
     std::optional<ReferenceFigures> figures;
@@ -53,6 +59,9 @@ class ParamJudge {
       // Two shapes say how it is cut.
       if (figures->problem.empty() && geometry_.cut == CutKnown::kUnknown)
         geometry_.cut = figures->cut ? CutKnown::kShard : CutKnown::kReplicated;
+    }
+    if (measure_.contributions_missing) {
+      return figures->problem.empty() ? ResultAgainst(*figures) : WithoutContributions();
     }
     TakeClasses();
     SUMONCE_ASSIGN_OR_RETURN(
@@ -128,7 +137,7 @@ class ParamJudge {
       judgement_.no_evidence = true;
       return std::move(judgement_);
     }
-    if (found.right) return AsTheReference(found);
+    if (found.right) return AlikeInTheNorm(found);
     SUMONCE_RETURN_IF_ERROR(FindWhatWasDone());
     if (!found.relation.empty()) evidence_.push_back(found.relation);
     if (measure_.contributions_zero || !figures.contributions || actions_.empty())
@@ -156,6 +165,36 @@ class ParamJudge {
         "gradient");
   }
 
+  // Only the result is there, and what it should be: right, a factor, or no multiple of it.
+  ParamJudgement ResultAgainst(const ReferenceFigures& figures) {
+    const double rtol = options_.rtol.value_or(DefaultRtol(measure_.roundoff));
+    const Interpretation found = Interpret(figures, geometry_, measure_, rtol);
+    judgement_.against = true;
+    judgement_.reference_error = found.worst_error;
+    judgement_.per_rank = found.per_rank;
+    for (const sumonce::capture::Against& one : figures.finalized)
+      judgement_.ratios.push_back(one.x_square < 0 ? -1 : one.ratio());
+    judgement_.no_evidence = found.zero;
+    if (found.zero) return std::move(judgement_);
+    Because("its contributions are not in the files");
+    Conclusion conclusion;
+    if (!found.right) {
+      conclusion.outcome = Outcome::kWrong;
+      conclusion.mechanism = Mechanism::kUpstream;
+      conclusion.coefficient = "none: per rank";
+      conclusion.also = {Mechanism::kMissingSum, Mechanism::kLostContribution,
+                         Mechanism::kWrongShard};
+      if (found.factor != 0) NameScale(found.factor, geometry_, conclusion);
+      if (measure_.finalized_zero) {
+        conclusion.mechanism = Mechanism::kLostContribution;
+        conclusion.also.clear();
+      }
+      if (!found.relation.empty()) conclusion.evidence.push_back(found.relation);
+    }
+    judgement_.conclusions.push_back(std::move(conclusion));
+    return std::move(judgement_);
+  }
+
   ParamJudgement WithEvidence(const Interpretation& found) {
     Conclusion& conclusion = judgement_.conclusions.front();
     judgement_.conclusions.resize(1);
@@ -171,20 +210,29 @@ class ParamJudge {
     return std::move(judgement_);
   }
 
+  // The norm does not see single elements and small factors: what was done is looked at, too.
+  absl::StatusOr<ParamJudgement> AlikeInTheNorm(const Interpretation& found) {
+    if (found.grad_class == GradClass::kUnknown || found.nearest || found.lambda != 1)
+      return AsTheReference(found);
+    SUMONCE_RETURN_IF_ERROR(FindWhatWasDone());
+    classes_ = {found.grad_class};
+    Conclude();
+    if (judgement_.conclusions.front().outcome == Outcome::kWrong) {
+      evidence_.push_back("in the norm it is the reference's, within the tolerance");
+      return WithEvidence(found);
+    }
+    judgement_.conclusions.clear();
+    return AsTheReference(found);
+  }
+
   // The finalizer did what the class needs; the factor was there before.
   ParamJudgement Scaled(const Interpretation& found) {
     Conclusion& conclusion = judgement_.conclusions.front();
     judgement_.conclusions.resize(1);
-    std::vector<Axis> axes = {geometry_.tensor_axis()};
-    std::vector<int> sizes = {geometry_.tensor};
-    axes.insert(axes.end(), geometry_.data_axis_names.begin(), geometry_.data_axis_names.end());
-    sizes.insert(sizes.end(), geometry_.data_axes.begin(), geometry_.data_axes.end());
-    const NamedFactor named = NameFactor(found.lambda, axes, sizes);
     conclusion.outcome = Outcome::kWrong;
+    NameScale(found.lambda, geometry_, conclusion);
     conclusion.mechanism = Mechanism::kWrongScale;
-    conclusion.axis = named.axis;
-    conclusion.coefficient = named.text;
-    conclusion.factor = found.lambda;
+    conclusion.also.clear();
     evidence_.push_back("the contributions carry that factor already");
     return WithEvidence(found);
   }
@@ -227,6 +275,14 @@ class ParamJudge {
                           .coefficient = "none: per rank",
                           .evidence = {measure_.not_finite}};
     judgement_.conclusions.push_back(std::move(conclusion));
+    return std::move(judgement_);
+  }
+
+  ParamJudgement Unowned(std::string gap) {
+    judgement_.conclusions.push_back({.outcome = Outcome::kWrong,
+                                      .mechanism = Mechanism::kLostContribution,
+                                      .coefficient = "none: per rank",
+                                      .evidence = {std::move(gap)}});
     return std::move(judgement_);
   }
 
@@ -320,6 +376,37 @@ class ParamJudge {
                                                     .geometry = &geometry_,
                                                     .measure = &measure_,
                                                     .options = options_}));
+    return CheckMultiples();
+  }
+
+  // A multiple was found on a sample, and of elements that a rank owns: it must hold of all.
+  absl::Status CheckMultiples() {
+    const auto is_multiple = [](const Action& action) {
+      return action.kind == Kind::kOwn || action.kind == Kind::kSum;
+    };
+    std::vector<Action> kept;
+    std::string failed;
+    for (Action& action : actions_) {
+      if (is_multiple(action)) {
+        MeasureOptions options = options_;
+        options.kappa *= action.lambda;
+        options.rtol = kWiden * action.bound * std::max(1.0, 1 / std::fabs(action.lambda));
+        ParamGeometry geometry = geometry_;
+        geometry.cut = CutKnown::kUnknown;  // sums of shards are asked for, too
+        SUMONCE_ASSIGN_OR_RETURN(const Measure measure,
+                                 MeasureParam(*inputs_.step, geometry, options));
+        const Fit fit = action.kind == Kind::kSum ? Fit::kSum : Fit::kOwn;
+        if (!measure.fits[static_cast<int>(fit)]) {
+          failed = absl::StrCat(measure.mismatched, " of ", measure.elements * geometry_.count(),
+                                " elements differ from what the others show was done: ",
+                                ActionName(action, geometry_));
+          continue;
+        }
+      }
+      kept.push_back(std::move(action));
+    }
+    if (kept.empty()) kept.push_back({.kind = Kind::kUnexplained, .evidence = {failed}});
+    actions_ = std::move(kept);
     return absl::OkStatus();
   }
 

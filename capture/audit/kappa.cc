@@ -11,23 +11,32 @@
 namespace sumonce::capture {
 namespace {
 
-constexpr size_t kMaxAsked = 32;           // parameters
-constexpr int64_t kMaxElements = 1 << 22;  // of one that is asked
-constexpr double kSame = 1e-3;
+constexpr size_t kMaxAsked = 32;            // parameters
+constexpr int64_t kMaxElements = 1 << 22;   // of one that is asked
+constexpr double kFloatFactor = 0x1p-22;  // relative
 
 struct Votes {
   double value = 0;
+  double rounding = 0;  // absolute
   int count = 0;
+
+  bool Equals(double other, double its_rounding) const {
+    return std::fabs(value - other) <= rounding + its_rounding + kFloatFactor * std::fabs(value);
+  }
 };
 
-void Vote(double value, std::vector<Votes>& votes) {
+// Equal to what roundings explain; the least rounded value stands for all.
+void Vote(double value, double rounding, std::vector<Votes>& votes) {
   for (Votes& other : votes) {
-    if (std::fabs(value - other.value) <= kSame * std::fabs(other.value)) {
-      ++other.count;
-      return;
+    if (!other.Equals(value, rounding)) continue;
+    ++other.count;
+    if (rounding < other.rounding) {
+      other.value = value;
+      other.rounding = rounding;
     }
+    return;
   }
-  votes.push_back({value, 1});
+  votes.push_back({value, rounding, 1});
 }
 
 absl::StatusOr<std::vector<Votes>> Ask(const Step& step,
@@ -54,9 +63,9 @@ absl::StatusOr<std::vector<Votes>> Ask(const Step& step,
     std::vector<Votes> own;
     for (const Action& action : actions) {
       if (action.kind == Action::Kind::kOwn || action.kind == Action::Kind::kSum)
-        Vote(action.lambda, own);
+        Vote(action.lambda, action.rounding, own);
     }
-    for (const Votes& vote : own) Vote(vote.value, votes);
+    for (const Votes& vote : own) Vote(vote.value, vote.rounding, votes);
   }
   return votes;
 }
@@ -69,7 +78,8 @@ absl::StatusOr<Kappa> FindKappa(const Step& step, const std::vector<ParamGeometr
   const std::optional<double> factor = NumberOf(first.ddp, "gradient_scaling_factor");
   Kappa kappa;
   if (tokens.global) kappa.value = 1 / std::max(*tokens.global, 1.0);
-  if (factor) {
+  const bool divided = FlagOf(first.config, "calculate_per_token_loss").value_or(false);
+  if (factor && (tokens.global || !divided)) {
     kappa.value *= *factor;
     return kappa;
   }
@@ -78,15 +88,15 @@ absl::StatusOr<Kappa> FindKappa(const Step& step, const std::vector<ParamGeometr
   const Votes* best = nullptr;
   for (const Votes& vote : votes) {
     if (best == nullptr || vote.count > best->count ||
-        (vote.count == best->count && std::fabs(vote.value - kappa.value) < kSame))
+        (vote.count == best->count && vote.Equals(kappa.value, 0)))
       best = &vote;
   }
-  if (best == nullptr || std::fabs(best->value / kappa.value - 1) < kSame) return kappa;
+  if (best == nullptr || best->Equals(kappa.value, 0)) return kappa;
   kappa.value = best->value;
   kappa.condition = absl::StrFormat(
-      "each contribution counts %.6g times, as for most parameters: the files do not say it "
-      "(ddp.gradient_scaling_factor)",
-      kappa.value);
+      "each contribution counts %.6g times, as for most parameters: the files do not say it (%s)",
+      kappa.value,
+      factor ? "tokens.global, with the per-token loss" : "ddp.gradient_scaling_factor");
   return kappa;
 }
 

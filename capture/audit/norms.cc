@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "capture/lint/module_kinds.h"
 
 namespace sumonce::capture {
@@ -77,6 +78,27 @@ class MarkedNorm {
   std::set<int> dense_, experts_;
 };
 
+// The norm that the first rank recorded which recorded any, and whether others have another one.
+void TakeRecorded(const Step& step, NormFigures& norms) {
+  int first = -1;
+  for (const int rank : step.ranks()) {
+    const std::optional<double>& norm = step.Identity(rank).grad_norm;
+    if (!norm) continue;
+    if (first < 0) {
+      first = rank;
+      norms.recorded = norm;
+    }
+    const double greatest = std::max(std::fabs(*norm), std::fabs(*norms.recorded));
+    if (std::fabs(*norm - *norms.recorded) <= kNormTolerance * greatest) continue;
+    if (std::isnan(*norm) && std::isnan(*norms.recorded)) continue;
+    norms.apart = absl::StrFormat(
+        "the ranks recorded different norms, %.6g on rank %d and %.6g on "
+        "rank %d: each clips by its own",
+        *norms.recorded, first, *norm, rank);
+    return;
+  }
+}
+
 }  // namespace
 
 NormFigures NormsOf(const Step& step, const std::vector<ParamGeometry>& geometries,
@@ -84,7 +106,7 @@ NormFigures NormsOf(const Step& step, const std::vector<ParamGeometry>& geometri
   NormFigures norms;
   norms.step = step.step();
   const int rank = step.ranks().front();
-  norms.recorded = step.Identity(rank).grad_norm;
+  TakeRecorded(step, norms);
   if (!norms.recorded) return norms;
   norms.not_comparable = step.missing().empty() ? NotCaptured(step) : "files of ranks are missing";
   if (!norms.not_comparable.empty()) return norms;
@@ -92,7 +114,10 @@ NormFigures NormsOf(const Step& step, const std::vector<ParamGeometry>& geometri
   double once = 0, implied = 0;
   for (size_t i = 0; i < geometries.size(); ++i) {
     const ParamGeometry& geometry = geometries[i];
-    if (figures[i].empty()) continue;
+    if (figures[i].empty()) {
+      norms.not_comparable = absl::StrCat("the files contradict each other on ", geometry.name());
+      return norms;
+    }
     if (geometry.tensor > 1 && geometry.cut == CutKnown::kUnknown) {
       norms.not_comparable =
           absl::StrCat("whether ", geometry.name(), " is cut or replicated is not known");

@@ -14,12 +14,14 @@ namespace sumonce::capture {
 
 struct NormFigures {
   int64_t step = 1;
-  std::optional<double> recorded;      // on the first rank
+  std::optional<double> recorded;      // on the first rank that has one
   std::optional<double> implied;       // by the marks, on that rank
   std::optional<double> counted_once;  // of the lowest rank's copies
   std::optional<double> reference;     // recorded by the unsharded run
   std::string not_comparable;          // why counted_once is not there
   bool miscounted = false;             // recorded is not counted_once
+  // Two ranks that recorded different norms, so that each clips by its own; "": there are none.
+  std::string apart;
   // Copies that the marks count although another rank's is counted: parameter and how often.
   std::vector<std::string> counted_often;
 };

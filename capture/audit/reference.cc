@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "capture/audit/kernels.h"
 #include "capture/folder.h"
 
 namespace sumonce::capture {
@@ -63,7 +64,7 @@ class Comparer {
     if (row_ > 0) rows_.resize(holders * measure_.shape[0]);
     const int64_t all = theirs_cut_->whole_count();
     const int64_t chunk = std::max(kComparedDoubles / std::max(holders, 1), kComparedAtLeast);
-    for (int64_t begin = 0; begin < all; begin += chunk)
+    for (int64_t begin = 0; begin < all && figures_.problem.empty(); begin += chunk)
       SUMONCE_RETURN_IF_ERROR(Process(begin, std::min(chunk, all - begin)));
     CountRows();
     return std::move(figures_);
@@ -101,6 +102,10 @@ class Comparer {
   absl::Status Process(int64_t begin, int64_t count) {
     SUMONCE_RETURN_IF_ERROR(reference_.Read(theirs_, *theirs_cut_, begin, count, whole_));
     for (int64_t i = 0; i < count && figures_.zero; ++i) figures_.zero = whole_[i] == 0;
+    if (!std::isfinite(SumOfSquares(whole_.data(), count))) {
+      figures_.problem = "the reference's gradient is not finite";
+      return absl::OkStatus();
+    }
     const bool cut = cut_->parts() > 1;
     // Places along the tensor axis, each with its own part of the whole, or with all of it.
     std::vector<std::vector<double>> own(geometry_.tensor);

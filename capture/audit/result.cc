@@ -155,6 +155,7 @@ Finding NormFinding(const NormFigures& norms) {
   verdict.outcome = Outcome::kWrong;
   verdict.mechanism = Mechanism::kNormMiscount;
   verdict.evidence.push_back(NormText(norms, false));
+  if (!norms.apart.empty()) verdict.evidence.push_back(norms.apart);
   if (!norms.counted_often.empty()) {
     const size_t shown = std::min(norms.counted_often.size(), kMaxNamed);
     const std::vector<std::string> first(norms.counted_often.begin(),
@@ -174,7 +175,9 @@ void AddNorms(const Audit& audit, ScenarioResult& result) {
   for (const NormFigures& norms : audit.norms) {
     if (!norms.recorded) continue;
     result.notes.push_back(NormText(norms, several));
-    if (!norms.miscounted || found) continue;
+    // Where gradients are wrong on some ranks, their norms are, too.
+    const bool apart = !norms.apart.empty() && result.params_wrong == 0;
+    if ((!norms.miscounted && !apart) || found) continue;
     result.findings.push_back(NormFinding(norms));
     found = true;  // the first step's; later ones have the same marks
   }

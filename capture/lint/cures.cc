@@ -11,15 +11,19 @@ namespace {
 struct Change {
   std::optional<bool> sequence_parallel;
   std::optional<bool> average;
+  bool allreduce = false;  // sets it
 };
 
 // The fewest marks first, and a sum before a mean.
-constexpr Change kChanges[] = {{.sequence_parallel = true},
+constexpr Change kChanges[] = {{.allreduce = true},
+                               {.sequence_parallel = true},
                                {.sequence_parallel = false},
                                {.average = false},
                                {.average = true},
                                {.sequence_parallel = true, .average = false},
-                               {.sequence_parallel = false, .average = false}};
+                               {.sequence_parallel = false, .average = false},
+                               {.sequence_parallel = true, .allreduce = true},
+                               {.sequence_parallel = false, .allreduce = true}};
 
 bool Changes(const std::optional<bool>& wanted, bool found) { return wanted && *wanted != found; }
 
@@ -27,6 +31,7 @@ Marks Changed(Marks marks, const Change& change) {
   marks.sequence_parallel = change.sequence_parallel.value_or(marks.sequence_parallel);
   marks.average_gradients_across_tp_domain =
       change.average.value_or(marks.average_gradients_across_tp_domain);
+  marks.allreduce |= change.allreduce;
   return marks;
 }
 
@@ -41,16 +46,17 @@ MarkCure CureOf(const std::string& name, const ParamStatement& statement, const 
     set(Mark::kSequenceParallel, *change.sequence_parallel);
   if (Changes(change.average, statement.marks.average_gradients_across_tp_domain))
     set(Mark::kAverageGradientsAcrossTpDomain, *change.average);
+  if (change.allreduce && !statement.marks.allreduce) set(Mark::kAllreduce, true);
   cure.text = absl::StrCat("set ", absl::StrJoin(words, " and "), " on the parameter ", name);
   if (!statement.module.empty()) absl::StrAppend(&cure.text, " of ", statement.module);
   return cure;
 }
 
+}  // namespace
+
 bool NamedQkNorm(const std::string& name) {
   return absl::StrContains(name, "q_layernorm") || absl::StrContains(name, "k_layernorm");
 }
-
-}  // namespace
 
 std::optional<MarkCure> FindCure(const ManifestFinalizer& finalizer, const std::string& name,
                                  const ParamStatement& statement, const ParamState& state) {

@@ -13,4 +13,7 @@ namespace sumonce::lint {
 std::optional<MarkCure> FindCure(const ManifestFinalizer& finalizer, const std::string& name,
                                  const ParamStatement& statement, const ParamState& state);
 
+// Whether the finalizer may take it by its name (`qk_layernorm`).
+bool NamedQkNorm(const std::string& name);
+
 }  // namespace sumonce::lint

@@ -66,19 +66,22 @@ void AddNormMiscount(const std::string& name, const ParamStatement& statement,
   finding.verdict.outcome = Outcome::kWrong;
   finding.verdict.mechanism = Mechanism::kNormMiscount;
   finding.verdict.axis = Axis::kTp;
-  finding.verdict.coefficient = statement.marks.tensor_model_parallel ? "tp" : "1/tp";
+  const bool shared = statement.marks.shared;
+  finding.verdict.coefficient = shared                                  ? "0"
+                                : statement.marks.tensor_model_parallel ? "tp"
+                                                                        : "1/tp";
   finding.verdict.shape = statement.shape;
   finding.verdict.rule = statement.rules;
   finding.verdict.evidence = {statement.norm_miscount, "its gradient itself is right",
                               "held by " + statement.module};
   const bool wanted = !statement.marks.tensor_model_parallel;
-  finding.cure =
-      CureTrial{.edits = {},
-                .text = absl::StrCat("set tensor_model_parallel = ", wanted ? "True" : "False",
-                                     " on the parameter ", name),
-                .tried = true,
-                .right_in_proof = true,
-                .result = kEveryTp};
+  finding.cure = CureTrial{
+      .edits = {},
+      .text = absl::StrCat("set ", shared ? "shared" : "tensor_model_parallel", " = ",
+                           wanted && !shared ? "True" : "False", " on the parameter ", name),
+      .tried = true,
+      .right_in_proof = true,
+      .result = kEveryTp};
   findings.push_back(std::move(finding));
 }
 

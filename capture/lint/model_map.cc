@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "capture/audit/geometry.h"
 #include "capture/lint/block_map.h"
+#include "comm/mesh.h"
 #include "sim/finalize/finalizer.h"
 
 namespace sumonce::lint {
@@ -52,6 +54,48 @@ std::string MeshProblem(const Manifest& manifest) {
     }
   }
   return "";
+}
+
+// What the proof and the finalizer's rules follow must be said, and must not be denied.
+std::string ConfigProblem(const Manifest& manifest) {
+  if (manifest.AxisSize("tp") == 1) return "";
+  const auto config = capture::FlagOf(manifest.config, "sequence_parallel");
+  if (!config)
+    return "config.sequence_parallel is missing: what the ranks' activations are is not known";
+  if (*config) return "";
+  for (const auto& [path, module] : manifest.modules) {
+    if (!capture::IsSet(module.attributes, "sequence_parallel")) continue;
+    return absl::StrCat("config.sequence_parallel is false, and on ", path,
+                        " it is true: which of them the activations follow is not known");
+  }
+  return "";
+}
+
+// Dense parameters that are reduced with the experts' gradients need the experts' groups: ranks
+// that neither tp nor dp tells apart.
+void SetExpertGroups(const Manifest& manifest, ModelMap& map) {
+  const auto with_experts = [](const auto& entry) {
+    return entry.second.requires_grad && !capture::IsExpertName(entry.first) &&
+           !capture::FlagOf(entry.second.marks, "allreduce").value_or(true);
+  };
+  const auto etp = manifest.mesh.find("etp");
+  if (std::none_of(manifest.params.begin(), manifest.params.end(), with_experts)) return;
+  MeshSizes sizes = map.scenario.mesh;
+  sizes.ep = manifest.AxisSize("ep");
+  sizes.etp = etp == manifest.mesh.end() ? 0 : etp->second.size;
+  const absl::StatusOr<Mesh> mesh = Mesh::Create(sizes);
+  const auto lists = manifest.groups.find("edp");
+  if (!mesh.ok() || lists == manifest.groups.end()) return;
+  // The job's own groups are those of Megatron's rank order.
+  for (std::vector<int> ranks : lists->second) {
+    std::sort(ranks.begin(), ranks.end());
+    if (ranks.empty() || ranks.front() < 0 || ranks.back() >= mesh->world_size()) return;
+    std::vector<int> ours = mesh->Ranks(mesh->GroupOf(Axis::kEdp), ranks.front());
+    std::sort(ours.begin(), ours.end());
+    if (ours != ranks) return;
+  }
+  map.scenario.mesh = sizes;
+  map.expert_groups = true;
 }
 
 std::string WrapperProblem(const Manifest& manifest) {
@@ -240,10 +284,11 @@ class Mapper {
 ModelMap MapModel(const Manifest& manifest, const ModuleTree& tree) {
   ModelMap map;
   SetScenario(manifest, map);
-  for (const std::string& problem :
-       {WrapperProblem(manifest), MeshProblem(manifest), FindPreset(manifest, map)}) {
+  for (const std::string& problem : {WrapperProblem(manifest), MeshProblem(manifest),
+                                     FindPreset(manifest, map), ConfigProblem(manifest)}) {
     if (!problem.empty() && map.refused.empty()) map.refused = problem;
   }
+  if (map.refused.empty()) SetExpertGroups(manifest, map);
   if (map.refused.empty() && manifest.modules.empty())
     map.refused = "the manifest has no modules: the first step's file holds them";
   if (!map.refused.empty()) return map;

@@ -32,6 +32,8 @@ struct ModelMap {
   // Weights that are used on the tokens as they lie (prove_alone.h).
   std::vector<std::string> routers;
   std::vector<Unmodelled> unmodelled;
+  // The scenario's mesh has the job's expert sizes: parameters with allreduce=False can be judged.
+  bool expert_groups = false;
   std::vector<std::string> assumptions;  // sentences: "megatron-core 0.21 finalizes as 0.19"
 };
 

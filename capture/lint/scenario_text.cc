@@ -169,6 +169,11 @@ void WriteLora(const LoraConfig& lora, bool train_base, std::string& out) {
   absl::StrAppend(&out, train_base ? "  train_base: true\n" : "", "}\n");
 }
 
+// Where dense parameters are reduced over the experts' groups.
+std::string ExpertSizes(const MeshSizes& mesh) {
+  return mesh.etp > 0 ? absl::StrCat(" etp: ", mesh.etp) : "";
+}
+
 std::string Upper(std::string_view name) { return absl::AsciiStrToUpper(ToAbsl(name)); }
 
 std::string MarkLine(const char* what, bool set, const std::string& param, Mark mark) {
@@ -199,6 +204,8 @@ void WriteDefects(const Excerpt& excerpt, const Statements& statements, bool nor
       out += MarkLine("defect", found.average_gradients_across_tp_domain, kept,
                       Mark::kAverageGradientsAcrossTpDomain);
     }
+    if (built.allreduce != found.allreduce)
+      out += MarkLine("defect", found.allreduce, kept, Mark::kAllreduce);
     if (norm && built.tensor_model_parallel != found.tensor_model_parallel)
       out += MarkLine("defect", found.tensor_model_parallel, kept, Mark::kTensorModelParallel);
   }
@@ -308,11 +315,16 @@ absl::StatusOr<std::string> ScenarioText(const Statements& statements, const Fau
   });
   const Excerpt excerpt(statements, faults);
   const Scenario& scenario = excerpt.scenario();
+  if (scenario.mesh.ep > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "dense gradients are reduced over the experts' groups (allreduce=False) with ep ",
+        scenario.mesh.ep, ": a scenario simulates ep 1 only"));
+  }
   std::string out = absl::StrCat(
       "# proto-file: proto/scenario.proto\n# proto-message: sumonce.proto.Scenario\n",
       "# The layers, marks and mesh of ", absl::Utf8SafeCEscape(origin), " that show the fault.\n",
-      "mesh { tp: ", scenario.mesh.tp, " dp: ", scenario.mesh.dp, " }\n",
-      "sequence_parallel: ", scenario.sequence_parallel ? "true" : "false", "\n");
+      "mesh { tp: ", scenario.mesh.tp, " dp: ", scenario.mesh.dp, ExpertSizes(scenario.mesh),
+      " }\n", "sequence_parallel: ", scenario.sequence_parallel ? "true" : "false", "\n");
   WriteModel(scenario.model, out);
   WriteLora(scenario.model.common.lora, TrainsBase(statements), out);
   absl::StrAppend(&out, "data { sequence: ", scenario.data.sequence, " }\n",

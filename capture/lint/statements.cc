@@ -104,10 +104,17 @@ class Stater {
     const std::optional<ParamState> state = StateOf(name, statement);
     if (!state) return statement;
     if (state->before.lost || state->before.off) return Lost(statement, state->before);
-    if (!statement.marks.allreduce) {
+    if (!statement.marks.allreduce && !statements_.map.expert_groups) {
+      return Unsaid(
+          statement,
+          "it is reduced with the experts' gradients (allreduce=False), and the file does "
+          "not say over which ranks (groups.edp) or says others than Megatron's order");
+    }
+    if (NamedQkNorm(name) && finalizer_->mesh().size(Axis::kTp) > 1 &&
+        !capture::FlagOf(merged_.config, "qk_layernorm")) {
       return Unsaid(statement,
-                    "it is reduced with the experts' gradients (allreduce=False), which is not "
-                    "modelled");
+                    "config.qk_layernorm is missing: whether the finalizer takes it by its name is "
+                    "not known");
     }
     if (const std::string differing = DifferingMarks(name); !differing.empty()) {
       statement.proof.outcome = Outcome::kWrong;
@@ -122,7 +129,17 @@ class Stater {
     statement.norm_miscount = NormMiscount(statement, *state);
     if (statement.proof.outcome == Outcome::kWrong)
       statement.cure = FindCure(*finalizer_, name, statement, *state);
+    NameGroup(statement);
     return statement;
+  }
+
+  // Terms that are missing because another group was summed over.
+  static void NameGroup(ParamStatement& statement) {
+    if (statement.proof.mechanism != Mechanism::kMissingSum || !statement.cure) return;
+    const std::vector<MarkEdit>& edits = statement.cure->edits;
+    if (edits.size() != 1 || edits[0].mark != Mark::kAllreduce) return;
+    statement.proof.mechanism = Mechanism::kWrongGroup;
+    statement.proof.axis = Axis::kEdp;
   }
 
   // Where the class comes from, first the most certain: a trace, the user's word, the proof.
@@ -258,7 +275,9 @@ class Stater {
   // on the first tp rank.
   std::string NormMiscount(const ParamStatement& statement, const ParamState& state) const {
     const Group tp = finalizer_->mesh().GroupOf(Axis::kTp);
-    if (tp.atomic.empty()) return "";
+    // With the experts' gradients it counts in their norm, over other ranks.
+    if (tp.atomic.empty() || !statement.marks.allreduce) return "";
+    if (statement.marks.shared) return "it is marked shared: the norm leaves it out";
     const bool shard = state.target[tp.atomic[0]].layout == Layout::kShard;
     const bool marked = statement.marks.tensor_model_parallel;
     if (shard == marked) return "";

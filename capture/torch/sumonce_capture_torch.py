@@ -77,6 +77,9 @@ class Capture:
         """Takes the gradients of this step as they are now; only the first call of a step does."""
         if self.choice.has_step(self.step) and not self._final and not self.manifest_only:
             self._final = {n: final(p, self._used.get(n)) for n, p in self._chosen() if p.grad is not None}
+            for name, parameter in self._chosen():  # not used here, so no pass has taken it
+                if self.weights and name in self._final and name not in self._weights:
+                    self._weights[name] = on_host(local(parameter))
 
     def _chosen(self):
         return [(n, p) for n, p in self.named if p.requires_grad and self.choice.has_name(n)]
@@ -128,6 +131,8 @@ class Capture:
             return
         self.gradients_are_final()
         tensors = {f"contribution/{n}": sum(passes) for n, passes in self._passes.items()}
+        # What no backward pass of this rank came to, it contributed nothing to; others may have.
+        tensors |= {f"contribution/{n}": torch.zeros_like(tensor) for n, (tensor, _) in self._final.items() if n not in self._passes}
         tensors |= {f"weight/{n}": w for n, w in self._weights.items()}
         tensors |= {f"finalized/{n}": tensor for n, (tensor, _) in self._final.items()}
         if self.microbatches:
@@ -164,7 +169,7 @@ class Capture:
             "tokens": {"local": None, "per_microbatch": None, "global": None}, "grad_norm": self._norm[0], "clip_grad": self._norm[1],
             "optimizer": {"optimizer": class_name(self.optimizer)} | defaults, "tied": None,
             "loss_weights": {"microbatches": max(map(len, self._passes.values()), default=None)},
-            "owned": {n: r for n, (_, r) in self._final.items() if r and r[0] < r[1]} if fsdp else None,
+            "owned": {n: r for n, (_, r) in self._final.items() if r[0] < r[1]} if fsdp else None,
             "placements": {n: {"param": str(p.placements), "grad": str(g)} for n, (p, g) in placed.items()} if placed else None,
             "layout": {n: {"dim": s.dim} for n, (p, _) in placed.items() for s in p.placements if isinstance(s, Shard)}
             if placed or fsdp else None} | ({"modules": modules} if modules else {})
@@ -183,13 +188,14 @@ def dimensions_of_fsdp(parameter, used):
 
 
 def final(parameter, used):
-    """The gradient and, of one that FSDP2 shards, the flat range that is this rank's; zeros elsewhere."""
+    """The gradient and the flat range of it that is this rank's: all of it, or the part that FSDP2 leaves here, with zeros elsewhere."""
     gradient, (unsharded, _) = parameter.grad, used or (parameter, None)
     if not isinstance(parameter, DTensor):
-        return on_host(gradient), None
+        return on_host(gradient), [0, gradient.numel()]
     dimensions = dimensions_of_fsdp(parameter, unsharded)
     if not dimensions:
-        return on_host(gradient.redistribute(parameter.device_mesh, parameter.placements).to_local()), None
+        whole = on_host(gradient.redistribute(parameter.device_mesh, parameter.placements).to_local())
+        return whole, [0, whole.numel()]
     cut = [d for d in dimensions if parameter.placements[d].is_shard() or "Shard" in type(parameter.placements[d]).__name__]
     if len(cut) != 1 or parameter.placements[cut[0]].dim != 0:
         raise CaptureError(f"FSDP shards a parameter by {parameter.placements}; only a cut of dimension 0 is supported, so leave "

@@ -273,8 +273,9 @@ TEST_P(Failures, AWorkDroppedAfterTheMatchIsSeenThrough) {
 TEST_P(Failures, InvalidArgumentsComeBackAtOnce) {
   std::vector<double> x(64 * size());
   const auto start = [&](Communicator& world, Call call) {
-    const absl::Status status = world.Start(std::move(call)).status();
+    const absl::Status status = world.Start(call).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_EQ(world.Run(std::move(call)), status);
     return MessageOf(status);
   };
   EXPECT_EQ(

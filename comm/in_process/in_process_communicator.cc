@@ -1,5 +1,6 @@
 #include "comm/in_process/in_process_communicator.h"
 
+#include <exception>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -37,7 +38,9 @@ class InProcessCommunicator::InProcessWork : public Work {
         slot_(slot),
         marks_(marks),
         point_(channel.Next(slot)) {
-    if (marks_ != nullptr && marks_->BeginAtChannel(slot_)) WakeMembers();
+    if (marks_ == nullptr) return;
+    number_ = marks_->BeginAtChannel(slot_);
+    if (marks_->AnyPosted(slot_, number_)) WakeMembers();
   }
   ~InProcessWork() override;
 
@@ -57,12 +60,20 @@ class InProcessCommunicator::InProcessWork : public Work {
   const int slot_;
   SmallSums* const marks_;
   Rendezvous& point_;
+  int64_t number_ = 0;  // of a marked call
   bool waited_ = false;
 };
 
 // Nobody waits for the result, but peers may use the buffers: see them through, or take them back.
+// Peers that have posted for the call have come, and are on their way to the channel.
 InProcessCommunicator::InProcessWork::~InProcessWork() {
-  if (!waited_ && point_.SeeThrough(slot_)) WakeMembers();
+  if (!waited_) {
+    if (marks_ != nullptr && std::uncaught_exceptions() == 0 && point_.open() &&
+        marks_->AllCame(slot_, number_))
+      WaitUntil([this] { return !point_.open(); }).IgnoreError();
+    point_.SeeThrough(slot_);
+    WakeMembers();
+  }
   channel_.Leave(slot_, point_);
   if (marks_ != nullptr) marks_->EndAtChannel(slot_, waited_);
 }
@@ -110,15 +121,20 @@ absl::Status InProcessCommunicator::Run(Call call) {
   SmallSums& sums = group_->small_sums();
   if (!sums.Takes(rank_, call)) return Communicator::Run(std::move(call));
   SUMONCE_RETURN_IF_ERROR(CheckCall(call, rank_, size()));
+  // Also what keeps a rank that ignores a stop from posting over what its peers still read.
   if (scheduler_.Stopped()) return StopStatus();
-  sums.Post(rank_, call);
-  Wake(scheduler_, group_->world_ranks());
   using State = SmallSums::State;
-  State state = State::kWaiting;
+  sums.Post(rank_, call);
+  // The last to post finds all posts there; nobody else's can make a peer go on.
+  if (sums.Look(rank_) != State::kWaiting) Wake(scheduler_, group_->world_ranks());
   SUMONCE_RETURN_IF_ERROR(WaitFor(
-      scheduler_, world_rank(), [&] { return (state = sums.Look(rank_)) != State::kWaiting; },
-      [&] { return DescribeWait(call, group_->name(), WorldRanks(sums.Missing(rank_)), {}); }));
-  if (state == State::kPosted) {
+      scheduler_, world_rank(),
+      [this] { return group_->small_sums().Look(rank_) != State::kWaiting; },
+      [this, &call] {
+        const std::vector<int> missing = group_->small_sums().Missing(rank_);
+        return DescribeWait(call, group_->name(), WorldRanks(missing), {});
+      }));
+  if (sums.Look(rank_) == State::kPosted) {
     sums.Sum(rank_, call);
     return absl::OkStatus();
   }

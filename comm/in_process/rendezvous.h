@@ -44,6 +44,11 @@ class Rendezvous {
     const int state = state_.load();
     return state == kMatched || state == kComplete;
   }
+  // Members may still come.
+  bool open() const {
+    const int state = state_.load();
+    return state >= 0 && state < kWithdrawn;
+  }
   bool complete() const { return state_.load() == kComplete; }
   // After the match. Moves chunks until none is left; nobody else need help. True for the one that
   // completes the call.

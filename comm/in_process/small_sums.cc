@@ -75,16 +75,29 @@ std::vector<int> SmallSums::Missing(int slot) const {
   return missing;
 }
 
-bool SmallSums::BeginAtChannel(int slot) {
-  if (members_.empty()) return false;
+int64_t SmallSums::BeginAtChannel(int slot) {
+  if (members_.empty()) return 0;
   Member& member = members_[slot];
   const int64_t number = ++member.calls;
   ++member.under_way;
   member.at_channel.store(number);
+  return number;
+}
+
+bool SmallSums::AnyPosted(int slot, int64_t number) const {
   for (int peer = 0; peer < static_cast<int>(members_.size()); ++peer) {
     if (peer != slot && HasPosted(peer, number)) return true;
   }
   return false;
+}
+
+bool SmallSums::AllCame(int slot, int64_t number) const {
+  if (members_.empty()) return false;
+  for (int peer = 0; peer < static_cast<int>(members_.size()); ++peer) {
+    if (peer != slot && members_[peer].at_channel.load() < number && !HasPosted(peer, number))
+      return false;
+  }
+  return true;
 }
 
 void SmallSums::EndAtChannel(int slot, bool waited) {

@@ -2,15 +2,16 @@
 // that only it writes, waits for its peers' posts, and sums all in rank order. Two members then pay
 // for one journey of a line each way; where they meet (comm/in_process/rendezvous.h), for five.
 //
-// Only a member that waits at once, and has no other call under way, posts. Any other call is made
-// at the channel as ever, and marked here: a member that has posted finds the mark and makes its
-// own call there too. So a call is summed here if every member has posted for it, and meets at the
-// channel if one has not, and all members see the same.
+// Only a member that waits at once, has no other call under way and has left none unwaited for
+// posts. Any other call is made at the channel as ever, and marked here: a member that has posted
+// finds the mark and makes its own call there too. So a call is summed here if every member has
+// posted for it, and meets at the channel if one has not, and all members see the same.
 //
-// Free of locks. Every function is called by the member of `slot`, but for WaitingFor's reader. A
-// post has two places, by the parity of its call's number. It may be overwritten two calls later:
-// by then its member has completed the call between, for which every peer has posted or come to the
-// channel, and peers do neither before they have read the post.
+// Free of locks. Every function is called by the member of `slot`; Look, Missing and AllCame also
+// for it by another rank, while it waits in the executor. A post has two places, by the parity of
+// its call's number. It may be overwritten two calls later: by then its member has completed the
+// call between, for which every peer has posted or come to the channel, and peers do neither before
+// they have read the post.
 #pragma once
 
 #include <array>
@@ -40,8 +41,12 @@ class SmallSums {
   // Members whose next call is not this one yet.
   std::vector<int> Missing(int slot) const;
 
-  // A call of `slot` at the channel begins; true if a peer that has posted for it may wait here.
-  bool BeginAtChannel(int slot);
+  // A call of `slot` at the channel begins: its number.
+  int64_t BeginAtChannel(int slot);
+  // Whether a peer that has posted for it may wait here.
+  bool AnyPosted(int slot, int64_t number) const;
+  // Whether every peer has come for it, here or at the channel: then all will meet there.
+  bool AllCame(int slot, int64_t number) const;
   // It ends. One that nobody waited for may have left its peers behind: `slot` posts no more.
   void EndAtChannel(int slot, bool waited);
 
@@ -52,14 +57,14 @@ class SmallSums {
     CallKind kind = CallKind::kAllReduce;
     ReduceOp op = ReduceOp::kSum;
     DType dtype = DType::kFloat64;
-    std::array<char, kMaxBytes> elements = {};
+    alignas(16) std::array<char, kMaxBytes> elements = {};
   };
   struct Member {
     std::array<Place, 2> places;
     // The last call made at the channel.
     alignas(64) std::atomic<int64_t> at_channel = 0;
-    // Its own.
-    int64_t calls = 0;
+    // Its own, which peers do not poll.
+    alignas(64) int64_t calls = 0;
     int under_way = 0;
     bool posts = true;
   };

@@ -52,7 +52,7 @@ TEST(SmallSums, APostStaysUntilItsPeersHaveReadIt) {
   EXPECT_EQ(sums.Look(1), PostState::kPosted);
   sums.Sum(1, SumOf(y));
   EXPECT_THAT(y, ElementsAre(11, 22));
-  EXPECT_TRUE(sums.BeginAtChannel(1)) << "member 0 has posted, and may wait";
+  EXPECT_TRUE(sums.AnyPosted(1, sums.BeginAtChannel(1))) << "member 0 may wait";
   EXPECT_EQ(sums.Look(0), PostState::kAtChannel);
 }
 
@@ -64,9 +64,9 @@ TEST(SmallSums, AMarkSendsThosePostedToTheChannel) {
   sums.Post(1, SumOf(y));
   sums.Post(2, SumOf(z));
   EXPECT_EQ(sums.Look(0), PostState::kPosted);
-  EXPECT_FALSE(sums.BeginAtChannel(0));
+  EXPECT_FALSE(sums.AnyPosted(0, sums.BeginAtChannel(0)));
   EXPECT_FALSE(sums.Takes(0, SumOf(x)));
-  EXPECT_FALSE(sums.BeginAtChannel(0));
+  EXPECT_FALSE(sums.AnyPosted(0, sums.BeginAtChannel(0)));
   EXPECT_EQ(sums.Look(1), PostState::kPosted) << "its first call, which all have posted";
   sums.Post(1, SumOf(y));
   EXPECT_EQ(sums.Look(1), PostState::kAtChannel) << "though member 2 is missing";
@@ -226,6 +226,26 @@ TEST(SmallSums, ASleepingRankIsWokenByAMark) {
     return work->Wait();
   };
   EXPECT_EQ(RunRanks(2, {.kind = ExecutorKind::kThreads}, body), absl::OkStatus());
+}
+
+// A peer that drops its Work after this rank has posted sees the call through, or learns that the
+// calls differ, as if this rank had come to the channel.
+TEST(SmallSums, ADroppedCallThatAllCameForIsSeenThrough) {
+  std::vector<float> other(300, 1.0f);
+  std::vector<float> same(1, 1.0f);
+  for (const ExecutorKind kind : {ExecutorKind::kFibers, ExecutorKind::kThreads}) {
+    for (const Call& dropped : {SumOf(same), SumOf(other), Call{.kind = CallKind::kBarrier}}) {
+      const absl::Status result = RunRanks(2, {.kind = kind}, [&](Communicator& world) {
+        std::vector<float> x = {1};
+        if (world.rank() == 0) return world.Run(SumOf(x));
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        return world.Start(dropped).status();
+      });
+      const bool fits = dropped.in.count == 1;
+      EXPECT_EQ(KindOf(result), fits ? RunFailure::kNone : RunFailure::kCollectiveMismatch)
+          << Describe(dropped) << ": " << result;
+    }
+  }
 }
 
 // A post meets a call of another kind, however that is made.

@@ -1,7 +1,6 @@
 #include "comm/in_process/transfer.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -37,12 +36,12 @@ std::pair<int64_t, int64_t> PairOf(int64_t number) {
   return {number - high * (high + 1) / 2, high};
 }
 
-// A power of two, so that chunks begin at whole vectors of any element type.
+// Whole pages of elements, so that chunks begin at whole vectors of any element type.
 int64_t ChunkBytes(int64_t call_bytes, int64_t members) {
   const int64_t share = (call_bytes + members - 1) / members;
   const int64_t wanted = share <= kUncutShareBytes ? share : share / kChunksPerMember;
-  return std::clamp<int64_t>(std::bit_ceil(static_cast<uint64_t>(wanted)), kMinChunkBytes,
-                             kMaxChunkBytes);
+  const int64_t pages = (wanted + kMinChunkBytes - 1) / kMinChunkBytes;
+  return std::clamp<int64_t>(pages * kMinChunkBytes, kMinChunkBytes, kMaxChunkBytes);
 }
 
 }  // namespace

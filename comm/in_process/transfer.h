@@ -2,8 +2,8 @@
 // element is written by one chunk only, after that chunk has read all it needs, so the order of
 // chunks does not matter, in place or not.
 //
-// A chunk is small where the call is, so that all members get some, and up to 128 KiB where it is
-// large, so that claiming one costs nothing. Neighbouring chunks are neighbours in memory.
+// A chunk is a member's share where the call is small, and up to 128 KiB where it is large, so that
+// claiming one costs nothing. Neighbouring chunks are neighbours in memory.
 #pragma once
 
 #include <cstdint>

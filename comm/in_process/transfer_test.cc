@@ -39,7 +39,7 @@ class Meeting {
   std::vector<std::vector<int64_t>*> results_;
 };
 
-constexpr int64_t kSmallest = 16 * 1024 / 8;  // elements of the smallest chunk
+constexpr int64_t kSmallest = 4 * 1024 / 8;  // elements of the smallest chunk
 
 constexpr int64_t kChunkCounts[] = {
     1, kSmallest - 1, kSmallest, kSmallest + 1, 9 * kSmallest + 5, 200 * kSmallest + 3};
@@ -106,6 +106,7 @@ TEST(Transfer, ChunksFitTheCall) {
   EXPECT_EQ(chunks(4, 4 << 10), 1);
   EXPECT_EQ(chunks(4, 16 << 10), 4);
   EXPECT_EQ(chunks(4, 64 << 10), 4);
+  EXPECT_EQ(chunks(2, 34 << 10), 2) << "shares, not powers of two";
   EXPECT_EQ(chunks(2, 1 << 20), 8);
   EXPECT_EQ(chunks(2, 16 << 20), 128);
 }

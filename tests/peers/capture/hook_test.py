@@ -71,6 +71,15 @@ class DataParallel(unittest.TestCase):
             for rank in ranks:
                 torch.testing.assert_close(rank[f"finalized/{name}"], mean + rank[f"contribution@1/{name}"])
 
+    def test_what_a_rank_did_not_use_it_contributes_nothing_to(self):
+        ranks, _ = captured("ddp-unused-parameters")
+        for rank, tensors in enumerate(ranks):
+            self.assertEqual(names(tensors, "contribution"), names(tensors, "finalized"))
+            self.assertEqual(names(tensors, "contribution"), names(tensors, "weight"))
+            unused = f"layers.{1 - rank}.weight"
+            self.assertFalse(tensors[f"contribution/{unused}"].any())
+            torch.testing.assert_close(tensors[f"finalized/{unused}"], ranks[1 - rank][f"contribution/{unused}"] / 2)
+
     def test_gradients_are_those_before_clipping_and_the_norm_is_theirs(self):
         ranks, about = captured("ddp-accumulation-right", clip=1e-3)
         norm = sum(ranks[0][f"finalized/{n}"].square().sum() for n in names(ranks[0], "finalized")).sqrt()
@@ -114,6 +123,12 @@ class FullySharded(unittest.TestCase):
 
     def test_with_replicas_of_shards(self):
         self.assertEqual(self.check("fsdp-dp2-replicated-2")[0]["groups"], {"dp": [[0, 1, 2, 3]]})
+
+    def test_what_fsdp_ignores_is_whole_on_every_rank(self):
+        ranks, about = captured("fsdp-dp3", ignored=True, microbatches=1, clip=None)
+        for rank, said in zip(ranks, about):
+            self.assertEqual(said["owned"]["scale"], [0, 5])
+            torch.testing.assert_close(rank["finalized/scale"], rank["contribution/scale"])
 
     def test_over_tensor_parallel_layers(self):
         about = self.check("fsdp-dp2-tp2")

@@ -103,6 +103,25 @@ def data_parallel(out, unsynced, steps=1, clip=None, watched=True, **options):
     return model
 
 
+class Branches(nn.Module):
+    """Each rank uses one of the two layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+
+    def forward(self, x):
+        return self.layers[dist.get_rank() % 2](x)
+
+
+def unused_parameters(out):
+    model = nn.parallel.DistributedDataParallel(set_weights(Branches()), find_unused_parameters=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    sumonce_capture_torch.watch(model, optimizer, out)
+    model(torch.ones(2, 4)).square().sum().backward()
+    optimizer.step()
+
+
 class Block(nn.Module):
     def __init__(self, hidden=32, r=4):
         super().__init__()
@@ -157,12 +176,13 @@ class Stack(nn.Module):
         return x.mean() * self.scale.sum()
 
 
-def fully_sharded(out, sizes, names, sharded=(), steps=1, microbatches=1, clip=None):
-    """sizes, names: of the device mesh. sharded: the names of the dimensions that FSDP2 takes; one called tp cuts the layers."""
+def fully_sharded(out, sizes, names, sharded=(), steps=1, microbatches=1, clip=None, ignored=False):
+    """sizes, names: of the device mesh. sharded: the names of the dimensions that FSDP2 takes; one called tp cuts the layers.
+    ignored: FSDP2 leaves one parameter as it is."""
     mesh = init_device_mesh("cpu", sizes, mesh_dim_names=names)
     model = Stack(mesh["tp"] if "tp" in names else None)
     for part in (*model.layers, model):
-        fully_shard(part, mesh=mesh[sharded])
+        fully_shard(part, mesh=mesh[sharded], **({"ignored_params": {model.scale}} if ignored else {}))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     sumonce_capture_torch.watch(model, optimizer, out, steps=range(1, steps + 1))
     cell = mesh.get_coordinate()[:len(sharded)]  # ranks of one tp group are given the same
@@ -181,6 +201,7 @@ CASES = {
     "ddp-accumulation-right": (2, data_parallel, dict(unsynced=lambda micro: micro == 0, steps=2)),
     "ddp-no-sync-on-last-bug": (2, data_parallel, dict(unsynced=lambda micro: micro == 1)),
     "ddp-never-synced-bug": (2, data_parallel, dict(unsynced=lambda micro: True, steps=2)),
+    "ddp-unused-parameters": (2, unused_parameters, {}),
     "dtensor-tp2-right": (2, tensor_parallel, dict(declared=True)),
     "dtensor-tp2-adapter-unreduced-bug": (2, tensor_parallel, dict(declared=False)),
     "fsdp-dp3": (3, fully_sharded, dict(sizes=(3,), names=("dp",), sharded=("dp",), steps=2, microbatches=2,
