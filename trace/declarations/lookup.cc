@@ -159,6 +159,20 @@ std::vector<Value> EmbeddingBackward(const Call& call) {
   return {Evaluate(call, rule)};
 }
 
+// Constants put to places: a whole value, or a shard along the dimension whose extents halve.
+Value PutConstants(const Call& call, const Value& constant) {
+  const Extents& shape = call.shape(2);
+  const Extents& twice = call.shape_twice(2);
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] != 2 * twice[d]) continue;
+    Value shard = ShardValue({.dim = static_cast<int>(d), .outer = 1, .block = shape[d]},
+                             call.sections().NewStrip(), constant.state.scale);
+    shard.alike = true;
+    return shard;
+  }
+  return StateValue(StateOfConstant(constant));
+}
+
 // Values that are cut along a dimension of the table's which is not indexed.
 std::optional<Value> PutInShard(const Call& call, const IndexList& list, const Value& into,
                                 const Value& values) {
@@ -177,7 +191,8 @@ std::optional<Value> PutInShard(const Call& call, const IndexList& list, const V
 
 // index_put(into, indices, values, accumulate).
 std::vector<Value> IndexPut(const Call& call) {
-  const Value into = call.value(0), values = call.value(2);
+  const Value into = call.value(0);
+  Value values = call.value(2);
   if (into.lost()) return {into};
   if (values.lost()) return {values};
   const IndexList list = ReadIndices(call, 1);
@@ -195,16 +210,15 @@ std::vector<Value> IndexPut(const Call& call) {
     return {*put};
   }
   if (list.masks) return {call.Lose(kFormUndeclared)};
-  for (const Value* value : {&into, &values}) {
+  for (const Value* value : {&into, &std::as_const(values)}) {
     if (const char* reason = Unusable(*value)) return {call.Lose(reason)};
   }
   bool whole = true;
   for (const auto& index : list.values) whole &= !index || WholeOrConstant(*index);
   if (whole) {
-    const bool terms = values.is(Layout::kEqual) || values.is(Layout::kPartial);
+    if (values.kind == Kind::kUniform && !values.is_zero()) values = PutConstants(call, values);
+    const bool terms = values.is(Layout::kEqual) || values.is(Layout::kPartial) || values.is_zero();
     if (into.is_zero() && terms) return {values};
-    if (into.is_zero() && values.kind == Kind::kUniform)
-      return {StateValue(StateOfConstant(values))};
     if (into.is(Layout::kEqual) && SameState(into, values)) return {into};
     if (const auto put = PutInShard(call, list, into, values)) return {*put};
     return {call.Lose("indexed places are filled with another state than the rest")};
