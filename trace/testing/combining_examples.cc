@@ -257,29 +257,8 @@ void AddAlong(Examples& examples, const std::string& name, std::vector<Argument>
   examples[name] = {example};
 }
 
-void AddMixing(Examples& examples) {
-  AddAlong(examples, "_softmax", {T(0), I(-1), B(false)}, Softmax);
-  AddAlong(examples, "_log_softmax", {T(0), I(1), B(false)}, [](const Line& line) {
-    Line out = Softmax(line);
-    for (double& x : out) x = std::log(x);
-    return out;
-  });
-  AddAlong(examples, "cumsum", {T(0), I(1)}, [](Line line) {
-    std::partial_sum(line.begin(), line.end(), line.begin());
-    return line;
-  });
-  AddAlong(examples, "flip", {T(0), L({1})}, [](Line line) {
-    std::reverse(line.begin(), line.end());
-    return line;
-  });
-  AddAlong(examples, "roll", {T(0), L({1}), L({1})}, [](Line line) {
-    std::rotate(line.begin(), line.begin() + 1, line.end());
-    return line;
-  });
-  AddAlong(examples, "sort", {T(0), I(1)}, [](Line line) {
-    std::sort(line.begin(), line.end());
-    return line;
-  });
+// Orders whose dimension is absent, or among the keywords.
+void AddOrders(Examples& examples) {
   // Without dimensions all entries move, from row to row.
   examples["roll"].push_back(Fixed("aten.roll", {{12, 6}}, {T(0), L({1})},
                                    [](const std::vector<Array>& in, const std::vector<Argument>&) {
@@ -304,6 +283,32 @@ void AddMixing(Examples& examples) {
                          });
   stable.keywords = {{"dim", I(0)}};
   examples["sort"].push_back(stable);
+}
+
+void AddMixing(Examples& examples) {
+  AddAlong(examples, "_softmax", {T(0), I(-1), B(false)}, Softmax);
+  AddAlong(examples, "_log_softmax", {T(0), I(1), B(false)}, [](const Line& line) {
+    Line out = Softmax(line);
+    for (double& x : out) x = std::log(x);
+    return out;
+  });
+  AddAlong(examples, "cumsum", {T(0), I(1)}, [](Line line) {
+    std::partial_sum(line.begin(), line.end(), line.begin());
+    return line;
+  });
+  AddAlong(examples, "flip", {T(0), L({1})}, [](Line line) {
+    std::reverse(line.begin(), line.end());
+    return line;
+  });
+  AddAlong(examples, "roll", {T(0), L({1}), L({1})}, [](Line line) {
+    std::rotate(line.begin(), line.begin() + 1, line.end());
+    return line;
+  });
+  AddAlong(examples, "sort", {T(0), I(1)}, [](Line line) {
+    std::sort(line.begin(), line.end());
+    return line;
+  });
+  AddOrders(examples);
   AddAlong(examples, "topk", {T(0), I(12), I(1)}, [](Line line) {
     std::sort(line.begin(), line.end(), std::greater<>());
     return line;
