@@ -27,8 +27,8 @@ absl::Status CheckBuffer(const Call& call, const Buffer& buffer, const char* nam
   if (buffer.count < 0)
     return Invalid(call, absl::StrCat(name, " has the negative count ", buffer.count));
   if (buffer.count > std::numeric_limits<int64_t>::max() / SizeOf(buffer.dtype) / size) {
-    return Invalid(call, absl::StrCat(name, " has ", buffer.count,
-                                      " elements, more than memory can hold"));
+    return Invalid(
+        call, absl::StrCat(name, " has ", buffer.count, " elements, more than memory can hold"));
   }
   if (buffer.data == nullptr && buffer.count > 0)
     return Invalid(call, absl::StrCat(name, " is null"));

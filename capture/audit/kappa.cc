@@ -11,9 +11,9 @@
 namespace sumonce::capture {
 namespace {
 
-constexpr size_t kMaxAsked = 32;            // parameters
-constexpr int64_t kMaxElements = 1 << 22;   // of one that is asked
-constexpr double kFloatFactor = 0x1p-22;  // relative
+constexpr size_t kMaxAsked = 32;           // parameters
+constexpr int64_t kMaxElements = 1 << 22;  // of one that is asked
+constexpr double kFloatFactor = 0x1p-22;   // relative
 
 struct Votes {
   double value = 0;

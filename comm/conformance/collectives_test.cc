@@ -1,13 +1,12 @@
 // What every transport must do: each call's result, to the bit, on every executor and at every
 // size.
-#include "comm/conformance/cases.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
 
 #include "base/status.h"
+#include "comm/conformance/cases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

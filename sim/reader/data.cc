@@ -68,8 +68,9 @@ void ReadData(const Block& root, Reading& reading) {
   const std::string& file = reading.scenario.file;
   data.from_file = Resolved(block.Text("from_file"), file);
   if (!data.from_file.empty() && !data.loss_on.empty()) {
-    block.Add("from_file", "from_file: brings its own loss mask beside loss_on, expected one of "
-                           "them; take loss_on away");
+    block.Add("from_file",
+              "from_file: brings its own loss mask beside loss_on, expected one of "
+              "them; take loss_on away");
   }
   reading.scenario.weights_file = Resolved(root.Child("model").Text("weights_file"), file);
 }

@@ -103,8 +103,7 @@ void Check(const Scenario& scenario, const Edit& drop, Counts& counts) {
 }
 
 void CheckAll(const Scenario& scenario, const std::vector<Edit>& drops, Counts& counts) {
-  for (size_t i = 0; i < drops.size(); i += kSearchStride)
-    Check(scenario, drops[i], counts);
+  for (size_t i = 0; i < drops.size(); i += kSearchStride) Check(scenario, drops[i], counts);
 }
 
 TEST(Drops, EveryCommunicationRuleAndMarkOfCleanScenarios) {

@@ -19,7 +19,7 @@ std::optional<Value> FindInOwnRows(const Call& call, const Value& table, int sto
                                    const std::vector<TensorRef>& refs);
 std::optional<Value> PutInOwnRows(const Call& call, const Value& into, const Extents& shape,
                                   int storage, const std::vector<std::optional<Value>>& indices,
-                                  const std::vector<TensorRef>& refs,
-                                  const Value& values, bool accumulate);
+                                  const std::vector<TensorRef>& refs, const Value& values,
+                                  bool accumulate);
 
 }  // namespace sumonce::trace
