@@ -22,9 +22,9 @@ int64_t NumberOfWhole(int64_t at, int64_t twice, int64_t n) {
   return (2 * n - 1) * at - (2 * n - 2) * twice;
 }
 
-bool GeometryOfWhole(const Memory::Place& place, int64_t n, Geometry& whole) {
-  if (place.at.shape.size() != place.twice.shape.size()) return false;
-  whole = place.at;
+std::optional<Geometry> Unsharded(const Memory::Place& place, int64_t n) {
+  if (place.at.shape.size() != place.twice.shape.size()) return std::nullopt;
+  Geometry whole = place.at;
   whole.offset = NumberOfWhole(place.at.offset, place.twice.offset, n);
   bool sound = whole.offset >= 0;
   for (size_t d = 0; d < whole.shape.size(); ++d) {
@@ -32,12 +32,15 @@ bool GeometryOfWhole(const Memory::Place& place, int64_t n, Geometry& whole) {
     whole.strides[d] = NumberOfWhole(place.at.strides[d], place.twice.strides[d], n);
     sound &= whole.shape[d] >= 0 && whole.strides[d] >= 0;
   }
-  return sound;
+  if (!sound) return std::nullopt;
+  return whole;
 }
 
 // How two tensors lie at n, where it is known and the same at 2n and unsharded.
-OverlapResult SteadyOverlap(const Memory::Place& part, const Memory::Place& whole, int64_t n,
-                            int64_t& shared_twice) {
+OverlapResult SteadyOverlap(const Memory::Place& part,
+                            const std::optional<Geometry>& part_unsharded,
+                            const Memory::Place& whole,
+                            const std::optional<Geometry>& whole_unsharded, int64_t& shared_twice) {
   const OverlapResult at = OverlapOf(part.at, whole.at);
   shared_twice = at.shared;
   if (part.at == part.twice && whole.at == whole.twice) return at;
@@ -46,10 +49,8 @@ OverlapResult SteadyOverlap(const Memory::Place& part, const Memory::Place& whol
   // The same tensor is so at every size.
   if (part.at == whole.at && part.twice == whole.twice) return at;
   if (at.overlap != twice.overlap) return {Overlap::kUnknown, 0};
-  Geometry part_unsharded, whole_unsharded;
-  const bool same = GeometryOfWhole(part, n, part_unsharded) &&
-                    GeometryOfWhole(whole, n, whole_unsharded) &&
-                    OverlapOf(part_unsharded, whole_unsharded).overlap == at.overlap;
+  const bool same = part_unsharded && whole_unsharded &&
+                    OverlapOf(*part_unsharded, *whole_unsharded).overlap == at.overlap;
   return same ? at : OverlapResult{Overlap::kUnknown, 0};
 }
 
@@ -204,13 +205,15 @@ Value Memory::ReadAt(const Place& place) {
   if (one_constant && OverlapOf(place.at, log[0].place.at).overlap == Overlap::kInside &&
       OverlapOf(place.twice, log[0].place.twice).overlap == Overlap::kInside)
     return log[0].value;
+  const std::optional<Geometry> unsharded = Unsharded(place, traces_.size());
   std::vector<int> over;  // later writes to parts of it, last first
   int base = -1;
   int64_t written = 0, written_twice = 0;
   bool disjoint = true;
   for (int i = static_cast<int>(log.size()); i-- > 0 && base < 0;) {
     int64_t shared_twice = 0;
-    const OverlapResult overlap = SteadyOverlap(place, log[i].place, traces_.size(), shared_twice);
+    const OverlapResult overlap =
+        SteadyOverlap(place, unsharded, log[i].place, log[i].unsharded, shared_twice);
     if (overlap.overlap == Overlap::kUnknown) return LostValue(kUnknownOverlap, op_);
     if (overlap.overlap == Overlap::kNone) continue;
     if (overlap.overlap == Overlap::kInside) {
@@ -395,17 +398,22 @@ void Memory::Write(const TensorRef& ref, const Value& value) {
 void Memory::WriteAt(const Place& place, Value value) {
   if (!ExtentsFit(value, place.at, place.twice)) value = LostValue(kExtents, op_);
   if (place.storage < 0) return;  // no strided memory: whoever reads it finds nothing
-  logs_[place.storage].push_back({.place = place, .value = std::move(value), .op = op_});
+  logs_[place.storage].push_back({.place = place,
+                                  .value = std::move(value),
+                                  .op = op_,
+                                  .unsharded = Unsharded(place, traces_.size())});
 }
 
 std::vector<Memory::Part> Memory::PartsOf(const TensorRef& ref) const {
   const Place place = PlaceOf(ref);
+  const std::optional<Geometry> unsharded = Unsharded(place, traces_.size());
   std::vector<Part> parts;
   int64_t covered = 0;
   const std::vector<Entry>& log = logs_[place.storage];
   for (int i = static_cast<int>(log.size()); i-- > 0 && covered < Count(place.at);) {
     int64_t shared_twice = 0;
-    const OverlapResult overlap = SteadyOverlap(log[i].place, place, traces_.size(), shared_twice);
+    const OverlapResult overlap =
+        SteadyOverlap(log[i].place, log[i].unsharded, place, unsharded, shared_twice);
     if (overlap.overlap == Overlap::kNone) continue;
     if (overlap.overlap != Overlap::kInside) return {};
     bool shadowed = false;

@@ -56,6 +56,7 @@ class Memory {
     Place place;
     Value value;
     int op;
+    std::optional<Geometry> unsharded;  // nothing where the places at n and 2n do not say
     // How earlier entries of the log lie to this one, by their index; filled when first asked for.
     // A loop that writes row by row and reads blocks asks for each pair many times.
     std::vector<std::optional<Overlap>> earlier = {};
