@@ -58,8 +58,8 @@ int Prove(const ProveFlags& flags, Context& context) {
   selection.mistakes.insert(selection.mistakes.begin(), mistakes.begin(), mistakes.end());
   for (SelectedRun& run : configs) selection.runs.push_back(std::move(run));
   if (!flags.trace.explain.empty()) return ExplainRuns(selection, flags.trace.explain, context);
-  return ReportAll(std::move(selection),
-                   {.output = flags.output, .proof_only = true, .judge = judge}, context);
+  return ReportAll(selection, {.output = flags.output, .proof_only = true, .judge = judge},
+                   context);
 }
 
 }  // namespace

@@ -114,12 +114,11 @@ int Run(const RunFlags& flags, Context& context) {
   Selection selection = Select(flags.selection);
   const auto reason_to_skip = [&](const Scenario& scenario) -> std::string {
     if (!available.ok()) return std::string(FromAbsl(available.message()));
-    if (const std::string large = WhyTooLarge(scenario, flags.memory_limit); !large.empty())
-      return large;
+    if (std::string large = WhyTooLarge(scenario, flags.memory_limit); !large.empty()) return large;
     if (!options.remote) {
       return std::string(FromAbsl(CanRun(transport, scenario.mesh.world_size()).message()));
     }
-    if (const std::string gone = WhyProcessesAreGone(*options.remote); !gone.empty()) return gone;
+    if (std::string gone = WhyProcessesAreGone(*options.remote); !gone.empty()) return gone;
     if (selection.runs.size() > 1 && KillsARank(scenario)) {
       return "it kills a process and so ends the run of all: run it by itself";
     }

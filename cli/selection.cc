@@ -30,7 +30,7 @@ std::string Resolved(const std::string& given, const std::vector<std::string>& r
   if (std::filesystem::exists(given, error)) return given;
   for (const std::string& root : roots) {
     for (const char* extension : {".textproto", ""}) {
-      const std::string path = absl::StrCat(root, "/", given, extension);
+      std::string path = absl::StrCat(root, "/", given, extension);
       if (std::filesystem::exists(path, error)) return path;
     }
   }

@@ -24,7 +24,7 @@ std::string Notes(const std::vector<Edit>& edits, const char* what) {
 }  // namespace
 
 std::string Paint::Outcome(RunOutcome outcome) const {
-  const std::string word(Name(outcome));
+  std::string word(Name(outcome));
   switch (outcome) {
     case RunOutcome::kPass:
       return Wrap("32", word);

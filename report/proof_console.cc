@@ -29,7 +29,7 @@ std::string ClassText(GradClass grad_class) {
 // "tp = 4", on this mesh; "1/4", "none: per rank" as they are.
 std::string CoefficientText(const Proof& proof) {
   const bool symbolic = proof.coefficient.find_first_of("abcdefghijklmnopqrstuvwxyz") == 0 ||
-                        proof.coefficient.find("/") != std::string::npos;
+                        proof.coefficient.find('/') != std::string::npos;
   if (!proof.factor || !symbolic) return proof.coefficient;
   return absl::StrCat(proof.coefficient, " = ", *proof.factor);
 }

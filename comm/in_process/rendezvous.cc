@@ -25,7 +25,7 @@ absl::Status Rendezvous::Enter(int slot, Call&& call, SplitKey split) {
   deposit.state = Deposit::State::kMade;
   deposit.arrival = deposit.call.any_order ? arrivals_.fetch_add(1, std::memory_order_relaxed) : -1;
   if (state_.fetch_add(1) + 1 != size()) return absl::OkStatus();
-  const absl::Status match = CheckDeposits();
+  absl::Status match = CheckDeposits();
   if (match.ok()) {
     Match();
   } else {

@@ -162,7 +162,7 @@ absl::Status Processes::WaitUntil(const Wait& wait) {
     const double idle_s = SecondsNow() - since;
     if (wait.on_idle) wait.on_idle(idle_s);
     if (idle_s < wait.limit_s) continue;
-    if (const absl::Status status = wait.on_silence(); !status.ok()) {
+    if (absl::Status status = wait.on_silence(); !status.ok()) {
       liveness_->Tell(std::string(FromAbsl(status.message())));
       Fail(status);
       return status;

@@ -184,7 +184,7 @@ absl::Status WorldRun::WaitFor(const std::function<bool()>& ready,
   const auto* outer_ready = std::exchange(ready_, &ready);
   const auto* outer_waiting_for = std::exchange(waiting_for_, &waiting_for);
   const double limit = processes_.time_limit();
-  const absl::Status status =
+  absl::Status status =
       processes_.WaitUntil({.ready = ready,
                             .on_idle = [this](double idle_s) { Nudge(idle_s); },
                             .on_silence = [this] { return OnSilence(); },

@@ -22,7 +22,9 @@ namespace {
 
 // A call's buffers lie in its rank's process. What stands for them here is the number that the rank
 // gave the call.
-void* WorkAsPointer(int64_t work) { return reinterpret_cast<void*>(work + 1); }
+void* WorkAsPointer(int64_t work) {
+  return reinterpret_cast<void*>(work + 1);  // NOLINT(performance-no-int-to-ptr): never followed
+}
 int64_t WorkOf(const Call& call) { return reinterpret_cast<int64_t>(call.in.data) - 1; }
 
 absl::Status Lost(int rank, const absl::Status& why) {
@@ -253,8 +255,8 @@ absl::Status OrderingPlane::CarryLocked(const std::vector<Sent>& orders) {
 // One rank's stand-in: answers its process's questions.
 class Proxy {
  public:
-  Proxy(OrderingPlane& plane, std::shared_ptr<GroupState> world, Scheduler& scheduler, int rank,
-        Socket& link, int64_t limit_ms)
+  Proxy(OrderingPlane& plane, const std::shared_ptr<GroupState>& world, Scheduler& scheduler,
+        int rank, Socket& link, int64_t limit_ms)
       : plane_(plane), rank_(rank), link_(link), limit_ms_(limit_ms) {
     groups_[kWorldGroup] = std::make_unique<RendezvousCommunicator>(scheduler, world, rank);
   }
@@ -349,7 +351,7 @@ void Coordinate(Api api, const PlaneOptions& plane_options, TcpProcessGroup& pro
     status =
         RunOnExecutor({.kind = ExecutorKind::kThreads}, ranks, [&](int rank, Scheduler& scheduler) {
           Proxy proxy(plane, world, scheduler, rank, *processes.link(rank, kAskLink), limit_ms);
-          const absl::Status served = proxy.Serve();
+          absl::Status served = proxy.Serve();
           finished[rank] = proxy.finished();
           return served;
         });

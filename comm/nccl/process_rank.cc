@@ -154,7 +154,7 @@ absl::Status ProcessRank::Init(Reader& message) {
   world.rank = static_cast<int>(message.Number());
   Member member = MemberOf(world, nullptr);
   return InGroup(api_, {&member, 1}, Limits(), [&](const Member& m) {
-    const absl::Status status =
+    absl::Status status =
         m.device->Nccl(api_.nccl.CommInitRankNonBlocking(&world.comm, world.size, id, world.rank),
                        "ncclCommInitRankConfig");
     member.comm = world.comm;

@@ -30,13 +30,15 @@ absl::Status RunOnFakeProcesses(const RunOptions& options, const RankBody& body)
   nccl::FakeRuntime runtime({.devices = ranks, .real_time = true});
   SUMONCE_ASSIGN_OR_RETURN(Socket listener, Socket::Listen(0, /*this_machine_only=*/true));
   const int port = listener.port();
+  std::vector<Socket> listeners(ranks);
+  listeners[0] = std::move(listener);
   std::vector<absl::Status> statuses(ranks);
   std::vector<std::thread> processes;
   for (int rank = 0; rank < ranks; ++rank) {
-    Socket mine = rank == 0 ? std::move(listener) : Socket();
-    processes.emplace_back([&, rank, port, mine = std::move(mine)]() mutable {
-      auto group = TcpProcessGroup::Create(
-          {.rank = rank, .size = ranks, .local_rank = rank, .port = port}, std::move(mine));
+    processes.emplace_back([&, rank, port] {
+      auto group =
+          TcpProcessGroup::Create({.rank = rank, .size = ranks, .local_rank = rank, .port = port},
+                                  std::move(listeners[rank]));
       statuses[rank] = group.ok() ? nccl::RunInProcesses(runtime.api(),
                                                          {.transport = "fake_nccl_tcp",
                                                           .native_sums = options.native_sums},

@@ -11,7 +11,7 @@ RmsNormOptions NormOptions(const LayerConfig& config, Dim dim) {
 RmsNormLayer::RmsNormLayer(const Builder& builder, int64_t hidden)
     : RmsNormLayer(builder, Plain(Dim::kHidden, hidden), SequenceParallelMarks(builder.config())) {}
 
-RmsNormLayer::RmsNormLayer(const Builder& builder, DimExtent dim, Marks marks)
+RmsNormLayer::RmsNormLayer(const Builder& builder, const DimExtent& dim, Marks marks)
     : name_(builder.name()),
       options_(NormOptions(builder.config(), dim.dim)),
       weight_(

@@ -16,7 +16,7 @@ class RmsNormLayer {
   // Over the hidden dimension, weight path().weight [h].
   RmsNormLayer(const Builder& builder, int64_t hidden);
   // Over any dimension, with the caller's marks.
-  RmsNormLayer(const Builder& builder, DimExtent dim, Marks marks);
+  RmsNormLayer(const Builder& builder, const DimExtent& dim, Marks marks);
 
   Value Forward(Tape& tape, Value x);  // x: [..., dim] -> as x
 

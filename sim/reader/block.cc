@@ -66,7 +66,7 @@ double Block::Number(std::string_view field, double fallback, double least, doub
 }
 
 std::string Block::Text(std::string_view field) const {
-  const std::string text = message_->GetReflection()->GetString(*message_, Find(field));
+  std::string text = message_->GetReflection()->GetString(*message_, Find(field));
   if (InvalidUtf8(text) == std::string::npos && text.find('\0') == std::string::npos) return text;
   Add(field, absl::StrCat(ToAbsl(field), ": \"", absl::CHexEscape(text),
                           "\" is no text, expected UTF-8 without zero bytes"));

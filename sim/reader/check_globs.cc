@@ -124,7 +124,7 @@ std::string Nearest(const std::string& glob, const std::vector<std::string>& nam
   const size_t star = glob.find_last_of("*?");
   std::string literal = star == glob.npos ? glob : glob.substr(star + 1);
   if (!literal.empty() && (literal[0] == '.' || literal[0] == '/')) literal.erase(0, 1);
-  const std::string near_whole = Closest(glob, names);
+  std::string near_whole = Closest(glob, names);
   if (!near_whole.empty()) return near_whole;
   std::vector<std::string> tails;
   for (const std::string& name : names) tails.push_back(Tail(name, Separators(literal).size() + 1));

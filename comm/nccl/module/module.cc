@@ -160,9 +160,9 @@ class RealNccl : public NcclApi {
 
 extern "C" __attribute__((visibility("default"))) const sumonce::nccl::Module* sumonce_nccl_module(
     int version) {
-  using namespace sumonce::nccl;
-  static RealCuda cuda;
-  static RealNccl nccl;
+  using sumonce::nccl::Module;
+  static sumonce::nccl::RealCuda cuda;
+  static sumonce::nccl::RealNccl nccl;
   static const Module module{{cuda, nccl}, NCCL_VERSION_CODE};
-  return version == kModuleVersion ? &module : nullptr;
+  return version == sumonce::nccl::kModuleVersion ? &module : nullptr;
 }
