@@ -12,6 +12,8 @@ namespace sumonce {
 namespace {
 
 constexpr int kReruns = 4;  // of a scenario that is about them
+// Threads arrive as they like, often as before: how many more runs, until two part, are worth it.
+constexpr int kThreadAttempts = 20;
 constexpr int kNoStage = std::numeric_limits<int>::max();
 
 // -0 and 0 differ, a NaN equals itself.
@@ -115,7 +117,7 @@ class Rerunner {
   }
 
   std::optional<Verdict> Run(int reruns) const {
-    for (int i = 1; i <= reruns; ++i) {
+    for (int i = 1; i <= reruns * Attempts(); ++i) {
       const SimOptions options = Next(i);
       const SimResult again = Simulate(scenario_, edits_, first_.start, options);
       if (!again.status.ok()) return Ended(i, again.status);
@@ -127,6 +129,12 @@ class Rerunner {
  private:
   bool fibers() const {
     return options_.remote == nullptr && options_.executor.kind == ExecutorKind::kFibers;
+  }
+
+  int Attempts() const {
+    const bool threads =
+        options_.remote == nullptr && options_.executor.kind == ExecutorKind::kThreads;
+    return threads && IsAboutOrder(scenario_) ? kThreadAttempts : 1;
   }
 
   SimOptions Next(int number) const {
@@ -195,7 +203,9 @@ class Rerunner {
   // part again, or the ranks are other processes.
   std::optional<Place> PlaceOf(int number, int step) const {
     if (options_.remote != nullptr) return std::nullopt;
-    for (int microbatch = 0; microbatch < scenario_.data.microbatches; ++microbatch) {
+    const int microbatches = scenario_.data.microbatches;
+    for (int attempt = 0; attempt < microbatches * Attempts(); ++attempt) {
+      const int microbatch = attempt % microbatches;
       const auto kept = [&](int run) {
         SimOptions options = Next(run);
         options.keep_tapes = true;
