@@ -119,7 +119,7 @@ absl::StatusOr<std::unique_ptr<InProcessCommunicator::InProcessWork>> InProcessC
 
 absl::Status InProcessCommunicator::Run(Call call) {
   SmallSums& sums = group_->small_sums();
-  if (!sums.Takes(rank_, call)) return Communicator::Run(std::move(call));
+  if (!ordered_sums_ || !sums.Takes(rank_, call)) return Communicator::Run(std::move(call));
   SUMONCE_RETURN_IF_ERROR(CheckCall(call, rank_, size()));
   // Also what keeps a rank that ignores a stop from posting over what its peers still read.
   if (scheduler_.Stopped()) return StopStatus();

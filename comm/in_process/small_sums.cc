@@ -1,10 +1,8 @@
 #include "comm/in_process/small_sums.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "absl/container/inlined_vector.h"
-#include "comm/call_check.h"
 #include "comm/reduce.h"
 
 namespace sumonce {
@@ -12,7 +10,7 @@ namespace sumonce {
 SmallSums::SmallSums(int members) : members_(members <= kMaxMembers ? members : 0) {}
 
 bool SmallSums::Takes(int slot, const Call& call) const {
-  if (members_.empty() || call.kind != CallKind::kAllReduce) return false;
+  if (members_.empty() || call.kind != CallKind::kAllReduce || call.any_order) return false;
   const Member& member = members_[slot];
   return call.in.bytes() <= kMaxBytes && member.posts && member.under_way == 0;
 }
@@ -22,7 +20,6 @@ void SmallSums::Post(int slot, const Call& call) {
   const int64_t number = ++member.calls;
   Place& place = member.places[number % 2];
   place.count = call.in.count;
-  place.kind = call.kind;
   place.op = call.op;
   place.dtype = call.in.dtype;
   if (call.in.count > 0) std::memcpy(place.elements.data(), call.in.data, call.in.bytes());
@@ -49,10 +46,8 @@ bool SmallSums::AllSame(int64_t number) const {
   const Place& first = PlaceOf(0, number);
   for (int slot = 1; slot < static_cast<int>(members_.size()); ++slot) {
     const Place& other = PlaceOf(slot, number);
-    if (other.kind != first.kind || other.op != first.op || other.dtype != first.dtype ||
-        other.count != first.count) {
+    if (other.op != first.op || other.dtype != first.dtype || other.count != first.count)
       return false;
-    }
   }
   return true;
 }
@@ -69,8 +64,7 @@ std::vector<int> SmallSums::Missing(int slot) const {
   std::vector<int> missing;
   const int64_t number = members_[slot].calls;
   for (int peer = 0; peer < static_cast<int>(members_.size()); ++peer) {
-    if (!HasPosted(peer, number) && members_[peer].at_channel.load() < number)
-      missing.push_back(peer);
+    if (!HasCome(peer, number)) missing.push_back(peer);
   }
   return missing;
 }
@@ -94,8 +88,7 @@ bool SmallSums::AnyPosted(int slot, int64_t number) const {
 bool SmallSums::AllCame(int slot, int64_t number) const {
   if (members_.empty()) return false;
   for (int peer = 0; peer < static_cast<int>(members_.size()); ++peer) {
-    if (peer != slot && members_[peer].at_channel.load() < number && !HasPosted(peer, number))
-      return false;
+    if (peer != slot && !HasCome(peer, number)) return false;
   }
   return true;
 }

@@ -30,7 +30,7 @@ class SmallSums {
 
   explicit SmallSums(int members);
 
-  // Whether `slot` may post `call`, which CheckCall has passed.
+  // Whether `slot` may post `call`: what is posted is summed in rank order.
   bool Takes(int slot, const Call& call) const;
   void Post(int slot, const Call& call);
   // What has become of the call posted last.
@@ -54,7 +54,6 @@ class SmallSums {
   struct alignas(64) Place {
     std::atomic<int64_t> number = 0;  // of the call, from 1
     int64_t count = 0;
-    CallKind kind = CallKind::kAllReduce;
     ReduceOp op = ReduceOp::kSum;
     DType dtype = DType::kFloat64;
     alignas(16) std::array<char, kMaxBytes> elements = {};
@@ -72,6 +71,10 @@ class SmallSums {
   const Place& PlaceOf(int slot, int64_t number) const { return members_[slot].places[number % 2]; }
   bool HasPosted(int slot, int64_t number) const {
     return PlaceOf(slot, number).number.load() == number;
+  }
+  // `slot` has made its call of this number, here or at the channel, or a later one.
+  bool HasCome(int slot, int64_t number) const {
+    return members_[slot].at_channel.load() >= number || HasPosted(slot, number);
   }
   bool AllSame(int64_t number) const;
 

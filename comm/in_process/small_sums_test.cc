@@ -4,6 +4,7 @@
 #include <barrier>
 #include <chrono>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -32,6 +33,9 @@ TEST(SmallSums, TakesSmallAllReducesOfSmallGroups) {
   EXPECT_TRUE(sums.Takes(0, SumOf(small)));
   EXPECT_FALSE(sums.Takes(0, SumOf(large)));
   EXPECT_FALSE(sums.Takes(0, {.kind = CallKind::kBarrier}));
+  Call as_they_come = SumOf(small);
+  as_they_come.any_order = true;
+  EXPECT_FALSE(sums.Takes(0, as_they_come));
   EXPECT_FALSE(SmallSums(SmallSums::kMaxMembers + 1).Takes(0, SumOf(small)));
 }
 
@@ -266,6 +270,29 @@ TEST(SmallSums, MismatchesAreNamedAsElsewhere) {
       EXPECT_THAT(std::string(result.message()),
                   HasSubstr("rank 0 calls AllReduce SUM of 2 float32 while rank 1 calls "));
     }
+  }
+}
+
+// In rank order the sum is 1, with the last term before the second 0.
+TEST(SmallSums, NativeSumsAreAddedAsTheRanksCome) {
+  for (const bool native : {false, true}) {
+    std::set<double> sums;
+    for (uint64_t schedule = 0; schedule < 16; ++schedule) {
+      const RunOptions options{
+          .world_size = 3, .executor = {.schedule = schedule}, .native_sums = native};
+      double got = 0;
+      const absl::Status status =
+          (*Transports().Find("in_process"))->run(options, [&](Communicator& world) {
+            const double terms[] = {1e17, -1e17, 1};
+            std::vector<double> x = {terms[world.rank()]};
+            const absl::Status sum = world.AllReduce(BufferOf(x), BufferOf(x), ReduceOp::kSum, "");
+            if (world.rank() == 0) got = x[0];
+            return sum;
+          });
+      EXPECT_EQ(status, absl::OkStatus());
+      sums.insert(got);
+    }
+    EXPECT_EQ(sums, native ? std::set<double>({0, 1}) : std::set<double>({1}));
   }
 }
 
