@@ -11,9 +11,12 @@
 namespace sumonce {
 namespace {
 
-constexpr int kReruns = 4;  // of a scenario that is about them
-// Threads arrive as they like, often as before: how many more runs, until two part, are worth it.
-constexpr int kThreadAttempts = 20;
+// Of a scenario that is about them. A schedule is another order; threads arrive as they like, often
+// as before.
+constexpr int kReruns = 4;
+constexpr int kRerunsOfThreads = 80;
+// Until two runs part again, with every operation kept.
+constexpr int kAttempts = 20;
 constexpr int kNoStage = std::numeric_limits<int>::max();
 
 // -0 and 0 differ, a NaN equals itself.
@@ -108,6 +111,11 @@ std::optional<Place> FirstOperation(std::span<const KeptTape> a, std::span<const
   return std::nullopt;
 }
 
+// Whether the ranks run here, and so.
+bool RunOn(ExecutorKind kind, const SimOptions& options) {
+  return options.remote == nullptr && options.executor.kind == kind;
+}
+
 class Rerunner {
  public:
   Rerunner(const Scenario& scenario, std::span<const Edit> edits, const RunOnce& first,
@@ -117,7 +125,7 @@ class Rerunner {
   }
 
   std::optional<Verdict> Run(int reruns) const {
-    for (int i = 1; i <= reruns * Attempts(); ++i) {
+    for (int i = 1; i <= reruns; ++i) {
       const SimOptions options = Next(i);
       const SimResult again = Simulate(scenario_, edits_, first_.start, options);
       if (!again.status.ok()) return Ended(i, again.status);
@@ -127,15 +135,7 @@ class Rerunner {
   }
 
  private:
-  bool fibers() const {
-    return options_.remote == nullptr && options_.executor.kind == ExecutorKind::kFibers;
-  }
-
-  int Attempts() const {
-    const bool threads =
-        options_.remote == nullptr && options_.executor.kind == ExecutorKind::kThreads;
-    return threads && IsAboutOrder(scenario_) ? kThreadAttempts : 1;
-  }
+  bool fibers() const { return RunOn(ExecutorKind::kFibers, options_); }
 
   SimOptions Next(int number) const {
     SimOptions options = options_;
@@ -204,7 +204,7 @@ class Rerunner {
   std::optional<Place> PlaceOf(int number, int step) const {
     if (options_.remote != nullptr) return std::nullopt;
     const int microbatches = scenario_.data.microbatches;
-    for (int attempt = 0; attempt < microbatches * Attempts(); ++attempt) {
+    for (int attempt = 0; attempt < microbatches * (fibers() ? 1 : kAttempts); ++attempt) {
       const int microbatch = attempt % microbatches;
       const auto kept = [&](int run) {
         SimOptions options = Next(run);
@@ -237,12 +237,13 @@ bool IsAboutOrder(const Scenario& scenario) {
   });
 }
 
-int RerunsOf(const Scenario& scenario, int asked) {
+int RerunsOf(const Scenario& scenario, const SimOptions& options, int asked) {
   const bool expected = std::any_of(scenario.expectations.begin(), scenario.expectations.end(),
                                     [](const Expectation& expected) {
                                       return expected.mechanism == Mechanism::kNondeterministic;
                                     });
-  return expected || IsAboutOrder(scenario) ? std::max(asked, kReruns) : asked;
+  if (!expected && !IsAboutOrder(scenario)) return asked;
+  return std::max(asked, RunOn(ExecutorKind::kThreads, options) ? kRerunsOfThreads : kReruns);
 }
 
 std::optional<Verdict> CompareReruns(const Scenario& scenario, std::span<const Edit> edits,

@@ -13,8 +13,9 @@ namespace sumonce {
 // Whether one of its defects takes a sum out of its order.
 bool IsAboutOrder(const Scenario& scenario);
 
-// How often a scenario is run again: as asked, and a few times where it is about sums in no order.
-int RerunsOf(const Scenario& scenario, int asked);
+// How often a scenario is run again at most: as asked, and where it is about sums in no order a few
+// times, or on threads many.
+int RerunsOf(const Scenario& scenario, const SimOptions& options, int asked);
 
 // `first` ended. Runs the scenario `reruns` times more, each under the next schedule (threads and
 // processes have an order of their own), until one differs; the verdict is of the run itself. None:

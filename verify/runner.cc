@@ -113,7 +113,8 @@ class ScenarioRun {
     SimOptions recording = sim_;
     if (options_.record_calls) recording.now_us = [start] { return MicrosecondsSince(start); };
     RunOnce run = RunScenarioOnce(scenario_, edits, recording);
-    if (const int reruns = RerunsOf(scenario_, options_.reruns); run.run_status.ok() && reruns > 0)
+    if (const int reruns = RerunsOf(scenario_, sim_, options_.reruns);
+        run.run_status.ok() && reruns > 0)
       run.rerun_verdict = CompareReruns(scenario_, edits, run, sim_, reruns);
     if (options_.record_calls)
       result.calls = std::make_shared<const std::vector<RankCalls>>(std::move(run.calls));
