@@ -141,6 +141,15 @@ void WidenElements(DType dtype, const char* bytes, double* values, int64_t count
   }
 }
 
+std::vector<int64_t> IndexOf(const std::vector<int64_t>& shape, int64_t element) {
+  std::vector<int64_t> index(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    index[d] = element % shape[d];
+    element /= shape[d];
+  }
+  return index;
+}
+
 int64_t TensorInfo::count() const {
   int64_t count = 1;
   for (const int64_t extent : shape) count *= extent;

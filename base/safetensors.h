@@ -29,6 +29,9 @@ struct TensorInfo {
   int64_t count() const;  // elements
 };
 
+// Of the element-th in row-major order, one index a dimension; extents are positive.
+std::vector<int64_t> IndexOf(const std::vector<int64_t>& shape, int64_t element);
+
 // Elements as a file holds them, widened to double: any floating or integer dtype; an int64 beyond
 // 2^53 is rounded.
 void WidenElements(DType dtype, const char* bytes, double* values, int64_t count);

@@ -68,15 +68,6 @@ absl::StatusOr<Weights> FromCheckpoint(const SafetensorsReader& file, const Para
   return weights;
 }
 
-// "[2, 5]": the place of an element.
-std::string PlaceOf(int64_t element, const Dims& dims) {
-  std::vector<int64_t> at(dims.size());
-  for (size_t d = dims.size(); d-- > 0; element /= dims[d].extent()) {
-    at[d] = element % dims[d].extent();
-  }
-  return absl::StrCat("[", absl::StrJoin(at, ", "), "]");
-}
-
 // Weights that are no numbers would make every gradient none, and every comparison a fault.
 absl::Status CheckFinite(const std::string& path, const Weights& weights) {
   for (const auto& [name, weight] : weights) {
@@ -84,8 +75,9 @@ absl::Status CheckFinite(const std::string& path, const Weights& weights) {
       const double value = weight.data()[i];
       if (std::isfinite(value)) continue;
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ": ", name, " has ", value, " at ", PlaceOf(i, weight.dims()),
-                       ", expected finite numbers; take a checkpoint from before they appeared"));
+          absl::StrCat(path, ": ", name, " has ", value, " at [",
+                       absl::StrJoin(IndexOf(ShapeOf(weight.dims()), i), ", "),
+                       "], expected finite numbers; take a checkpoint from before they appeared"));
     }
   }
   return absl::OkStatus();

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/safetensors.h"
 #include "base/status.h"
 #include "capture/audit/kernels.h"
 #include "capture/audit/measure_lines.h"
@@ -288,15 +289,9 @@ class Measurer {
     if (!measure_.not_finite.empty()) return;
     for (int64_t i = 0; i < count; ++i) {
       if (std::isfinite(values[i])) continue;
-      std::vector<int64_t> index;
-      int64_t rest = begin + i;
-      for (size_t dim = measure_.shape.size(); dim-- > 0;) {
-        index.insert(index.begin(), rest % measure_.shape[dim]);
-        rest /= measure_.shape[dim];
-      }
-      measure_.not_finite =
-          absl::StrCat(kind, " on rank ", geometry_.holders[h].rank, " is ", values[i],
-                       " at element [", absl::StrJoin(index, ", "), "]");
+      measure_.not_finite = absl::StrCat(
+          kind, " on rank ", geometry_.holders[h].rank, " is ", values[i], " at element [",
+          absl::StrJoin(IndexOf(measure_.shape, begin + i), ", "), "]");
       return;
     }
   }

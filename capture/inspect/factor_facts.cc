@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/digest.h"
+#include "base/safetensors.h"
 #include "base/status.h"
 
 namespace sumonce::inspect {
@@ -12,15 +13,6 @@ namespace {
 
 constexpr int64_t kPiece = int64_t{1} << 20;  // elements read at once
 constexpr double kMaxNormWork = 4e9;          // multiplications of one norm
-
-std::vector<int64_t> IndexOf(const std::vector<int64_t>& shape, int64_t at) {
-  std::vector<int64_t> index(shape.size());
-  for (size_t d = shape.size(); d-- > 0;) {
-    index[d] = at % shape[d];
-    at /= shape[d];
-  }
-  return index;
-}
 
 // The facts, and the values themselves in `kept` where the tensor is small enough.
 absl::StatusOr<FactorFacts> Read(const SafetensorsReader& reader, const Factor& factor,

@@ -9,13 +9,10 @@ random_programs.py. Needs PyTorch alone."""
 import argparse
 import fnmatch
 import sys
-from pathlib import Path
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import random_programs
 from random_programs import SIZE, Step, computed_by_threads, truth_of, write_trace
@@ -32,14 +29,7 @@ def hostile(function):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--filter", default="*", help="of names of programs")
-    out = parser.add_mutually_exclusive_group(required=True)
-    out.add_argument("--out", type=Path, help="a file, gzipped")
-    out.add_argument("--check", type=Path, help="a program that reads them, such as build/release/sumonce_check_programs")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.set_default_dtype(torch.float64)
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2 * SIZE)
-    groups = {SIZE: dist.new_group(list(range(SIZE))), 2 * SIZE: dist.group.WORLD}
+    options, groups = random_programs.begin(parser)
     with random_programs.sink(options) as write:
         for number, (name, function) in enumerate(PROGRAMS.items()):
             if fnmatch.fnmatch(name, options.filter):

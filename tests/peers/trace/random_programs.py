@@ -48,6 +48,16 @@ def main():
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", choices=[*KINDS, "both"], default="both")
+    options, groups = begin(parser)
+    used = collections.Counter()
+    with sink(options) as write:
+        for number in range(options.first, options.first + options.count):
+            program(options, number, groups, used, write)
+    print(" ".join(f"{name}:{count}" for name, count in sorted(used.items())), file=sys.stderr)
+
+
+def begin(parser):
+    """The options, with where the programs go, and the process groups by size."""
     out = parser.add_mutually_exclusive_group(required=True)
     out.add_argument("--out", type=Path, help="a file, gzipped")
     out.add_argument("--check", type=Path, help="a program that reads them, such as build/release/sumonce_check_programs")
@@ -55,12 +65,7 @@ def main():
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2 * SIZE)
-    groups = {SIZE: dist.new_group(list(range(SIZE))), 2 * SIZE: dist.group.WORLD}
-    used = collections.Counter()
-    with sink(options) as write:
-        for number in range(options.first, options.first + options.count):
-            program(options, number, groups, used, write)
-    print(" ".join(f"{name}:{count}" for name, count in sorted(used.items())), file=sys.stderr)
+    return options, {SIZE: dist.new_group(list(range(SIZE))), 2 * SIZE: dist.group.WORLD}
 
 
 @contextlib.contextmanager
